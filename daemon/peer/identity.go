@@ -1,0 +1,40 @@
+package peer
+
+import "time"
+
+// Assurance says in words how well the agent's program is known. The zero value is invalid.
+type Assurance string
+
+// The levels of assurance.
+const (
+	SystemOwned Assurance = "installed by the system and not writable by you"
+	UserOwned   Assurance = "yours, and you can change it"
+	CannotTell  Assurance = "cannot be told"
+)
+
+// Process is what the kernel says of one process.
+type Process struct {
+	PID    int       `json:"pid"`
+	PPID   int       `json:"ppid,omitempty"`
+	UID    int       `json:"uid"`
+	Start  uint64    `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
+	Boot   string    `json:"boot"`  // /proc/sys/kernel/random/boot_id
+	Began  time.Time `json:"began,omitzero"`
+	Exe    string    `json:"exe"`
+	Digest string    `json:"digest,omitempty"` // sha256:… of the executable
+	Script string    `json:"script,omitempty"` // what an interpreter runs
+}
+
+// Identity is the agent behind a connection, as the operating system proves it.
+type Identity struct {
+	Run       string    `json:"run"`   // run_… derived from boot id, pid, start time and executable: the same process is the same run after a restart of the bridge or the daemon
+	Actor     string    `json:"actor"` // canonical, without a digest: deb:name, exe:/path, script:/path
+	Agent     Process   `json:"agent"`
+	Chain     []Process `json:"chain,omitempty"` // the agent's ancestors, nearest first
+	Assurance Assurance `json:"assurance"`
+	Via       string    `json:"via"` // bridge, socket, http
+	// Check proves again that the process behind this identity is alive and has not become another program. Nil means that it cannot be checked.
+	Check func() error `json:"-"`
+	// Ended is closed when the process is gone. Nil means that it cannot be watched.
+	Ended <-chan struct{} `json:"-"`
+}
