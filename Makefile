@@ -1,0 +1,59 @@
+# `make help` lists the targets. Everything they need is installed by `bash .ci/setup TARGET`, which then runs make.
+
+GO          ?= go
+STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT      = $(GO) run mvdan.cc/gofumpt@v0.12.0
+E2E          = ./daemon/e2e/...
+PACKAGES     = $$($(GO) list ./... | grep -v '/daemon/e2e')
+GOFILES      = $$(git ls-files --cached --others --exclude-standard -- '*.go')
+FUZZTIME    ?= 30s
+COUNT       ?= 20
+
+.PHONY: help demo build test race e2e check lint fmt fuzz bench soak clean
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: build ## one lost answer and its retry: a real daemon, a real target, a throw-away home
+	./bin/spctl demo
+
+build: ## spd and spctl, without cgo, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/spd ./cmd/spctl
+
+test: ## every test but the end-to-end ones
+	$(GO) test $(PACKAGES)
+
+race: ## the same under the race detector
+	CGO_ENABLED=1 $(GO) test -race $(PACKAGES)
+
+e2e: ## real MCP clients against the real programs, built without cgo
+	$(GO) test $(E2E)
+
+check: lint build race e2e ## everything that must pass before a change is merged; continuous integration runs this
+
+lint: ## formatting, go vet, staticcheck
+	@bad=$$($(GOFUMPT) -l $(GOFILES)); [ -z "$$bad" ] || { echo "not formatted (run make fmt):"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+fmt: ## format with gofumpt
+	$(GOFUMPT) -w $(GOFILES)
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "== $$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done
+
+bench: ## every benchmark, each beside its floor
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak: ## the end-to-end tests COUNT (20) times over
+	$(GO) test -count $(COUNT) -timeout 0 $(E2E)
+
+clean: ## remove what was built
+	rm -rf bin
