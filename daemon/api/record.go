@@ -1,0 +1,208 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Record is one execution as it is shown; one line of `activity --json`. Times are RFC 3339 UTC.
+type Record struct {
+	ExecutionID    string    `json:"execution_id"`
+	Fingerprint    string    `json:"fingerprint"`
+	Tool           string    `json:"tool"`
+	Action         string    `json:"action,omitempty"`
+	Actor          string    `json:"actor"`
+	ActorDigest    string    `json:"actor_digest,omitempty"`
+	Run            string    `json:"run"`
+	IntentScope    string    `json:"intent_scope"`
+	Channel        string    `json:"channel,omitempty"`
+	Target         string    `json:"target"`
+	Credential     string    `json:"credential,omitempty"`
+	Class          string    `json:"class"`
+	State          string    `json:"state"`
+	Outcome        string    `json:"outcome,omitempty"` // absent: not known
+	OutcomeSource  string    `json:"outcome_source,omitempty"`
+	TargetStatus   int       `json:"target_status,omitempty"`
+	AcceptedAt     time.Time `json:"accepted_at"`
+	AuthorizedAt   time.Time `json:"authorized_at,omitzero"`
+	AuthorizedBy   string    `json:"authorized_by,omitempty"`
+	DispatchedAt   time.Time `json:"dispatched_at,omitzero"`
+	CompletedAt    time.Time `json:"completed_at,omitzero"`
+	DeliveredAt    time.Time `json:"delivered_at,omitzero"`
+	ChangedAt      time.Time `json:"changed_at,omitzero"`
+	Result         string    `json:"result_reference,omitempty"`
+	ContractDigest string    `json:"contract_digest,omitempty"`
+	EffectDigest   string    `json:"effect_digest,omitempty"`
+	Reason         string    `json:"reason,omitempty"`
+	Code           Code      `json:"code,omitempty"`
+	Again          string    `json:"again,omitempty"`    // the earlier execution that was run again on purpose
+	InDoubt        bool      `json:"in_doubt,omitempty"` // an earlier attempt may have acted
+	Pruned         bool      `json:"pruned,omitempty"`
+	Attempts       []Attempt `json:"attempts"`
+	Callers        []Caller  `json:"callers"`
+	CallersDropped int       `json:"callers_dropped,omitempty"`
+	Timeline       []Step    `json:"timeline,omitempty"`
+	Summary        string    `json:"summary,omitempty"` // what it came to, in one sentence
+}
+
+// Attempt is one dispatch.
+type Attempt struct {
+	Number       int       `json:"number"`
+	DispatchedAt time.Time `json:"dispatched_at"`
+	EndedAt      time.Time `json:"ended_at,omitzero"`
+	Outcome      string    `json:"outcome,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+}
+
+// Caller is one call that belongs to the execution, with its protocol correlation: evidence, never an identity.
+type Caller struct {
+	Call       string    `json:"call"`
+	Run        string    `json:"run"`
+	Transport  string    `json:"transport,omitempty"`
+	Connection string    `json:"connection,omitempty"`
+	RequestID  string    `json:"request_id,omitempty"`
+	Session    string    `json:"session,omitempty"`
+	Protocol   string    `json:"protocol,omitempty"`
+	Client     string    `json:"client,omitempty"`
+	Key        string    `json:"key,omitempty"`
+	At         time.Time `json:"at,omitzero"`
+	Delivered  string    `json:"delivered,omitempty"`
+	Disputed   bool      `json:"disputed,omitempty"`
+}
+
+// Step is one moment of an execution's life. AfterMS is the time since the step before it, in milliseconds.
+type Step struct {
+	At      time.Time `json:"at"`
+	AfterMS int64     `json:"after_ms"`
+	What    string    `json:"what"` // accepted, caller_attached, authorized, dispatched, attempt_ended, completed, delivered, or the final state
+	Text    string    `json:"text"`
+}
+
+// Payload is what was asked for and what came of it, opened from the journal; only while the vault is unlocked.
+type Payload struct {
+	ExecutionID string          `json:"execution_id"`
+	Arguments   json.RawMessage `json:"arguments,omitempty"`
+	Effect      *Effect         `json:"effect,omitempty"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	Answer      json.RawMessage `json:"answer,omitempty"` // status line, header fields and sizes of the target's answer
+	Erased      bool            `json:"erased,omitempty"` // the retention is over
+}
+
+// Effect is exactly what will be, or was, sent. The credential stands as ‹credential NAME›.
+type Effect struct {
+	Channel string  `json:"channel"`
+	Method  string  `json:"method,omitempty"`
+	URL     string  `json:"url,omitempty"`
+	Header  []Field `json:"header,omitempty"`
+	Body    string  `json:"body,omitempty"`        // when it is text
+	BodyB64 string  `json:"body_base64,omitempty"` // when it is not
+	Size    int     `json:"body_size"`             // bytes
+}
+
+// Field is one header field.
+type Field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Process is one process as the kernel proves it.
+type Process struct {
+	PID    int       `json:"pid"`
+	UID    int       `json:"uid"`
+	Exe    string    `json:"exe"`
+	Script string    `json:"script,omitempty"`
+	Digest string    `json:"digest,omitempty"`
+	Began  time.Time `json:"began,omitzero"`
+}
+
+// Card is one question to the person, with everything that is needed to answer it.
+type Card struct {
+	Card        string    `json:"card"`
+	Question    string    `json:"question"` // session, per_use, session_and_use, again
+	Sentence    string    `json:"sentence"` // what is asked, plainly
+	ExecutionID string    `json:"execution_id"`
+	Fingerprint string    `json:"fingerprint"`
+	Tool        string    `json:"tool"`
+	Action      string    `json:"action,omitempty"`
+	Target      string    `json:"target"`
+	Effect      Effect    `json:"effect"`
+	Credential  string    `json:"credential,omitempty"`
+	Class       string    `json:"class"`
+	LostAnswer  string    `json:"lost_answer"` // what the contract says about a lost answer, plainly
+	Why         []string  `json:"why"`         // why this is asked
+	Actor       string    `json:"actor"`
+	Run         string    `json:"run"`
+	Via         string    `json:"via,omitempty"`
+	Agent       Process   `json:"agent"`
+	Chain       []Process `json:"chain,omitempty"` // the agent's ancestors, nearest first
+	Assurance   string    `json:"assurance"`
+	Since       time.Time `json:"since,omitzero"` // when this run was first seen
+	CallsBefore int       `json:"calls_before"`
+	Created     time.Time `json:"created"`
+	Expires     time.Time `json:"expires"`
+	Answers     []string  `json:"answers"`            // what may be answered: once, session, recorded, deny
+	Original    *Record   `json:"original,omitempty"` // for a retried call: the earlier record
+	Retry       string    `json:"retry,omitempty"`    // for a retried call: why nothing new was sent
+	Record      *Record   `json:"record,omitempty"`   // the execution that waits
+}
+
+// CardEvent is one line of `approvals --follow --json`: first every waiting card, then what changes.
+type CardEvent struct {
+	Event string `json:"event"` // waiting, added, changed, answered, void
+	Card         // answered and void carry the id only
+	By    string `json:"by,omitempty"`
+	Note  string `json:"reason,omitempty"`
+}
+
+// MarshalJSON leaves out what an event about a card that is gone does not have.
+func (e CardEvent) MarshalJSON() ([]byte, error) {
+	if e.Event == "answered" || e.Event == "void" {
+		return json.Marshal(struct {
+			Event       string `json:"event"`
+			Card        string `json:"card"`
+			ExecutionID string `json:"execution_id,omitempty"`
+			By          string `json:"by,omitempty"`
+			Note        string `json:"reason,omitempty"`
+		}{e.Event, e.Card.Card, e.ExecutionID, e.By, e.Note})
+	}
+	type whole CardEvent
+	return json.Marshal(whole(e))
+}
+
+// CardAnswer answers a card.
+type CardAnswer struct {
+	Answer string `json:"answer"` // once, session, recorded, deny
+	Reason string `json:"reason,omitempty"`
+}
+
+// RecordEvent is one item of the activity stream. Marshalled, it is the record itself with one more field.
+type RecordEvent struct {
+	Event string `json:"event"` // recorded (the ones before), changed
+	Record
+}
+
+// Session is the person's authorization of one run.
+type Session struct {
+	Run       string    `json:"run"`
+	Actor     string    `json:"actor"`
+	By        string    `json:"by"`
+	Card      string    `json:"card,omitempty"`
+	At        time.Time `json:"at"`
+	Agent     Process   `json:"agent"`
+	Assurance string    `json:"assurance,omitempty"`
+	Suspended bool      `json:"suspended,omitempty"` // the vault is locked
+	Calls     int       `json:"calls"`
+}
+
+// Verdict is the operator's word on an unknown outcome.
+type Verdict struct {
+	Done bool   `json:"done"`
+	Note string `json:"note,omitempty"`
+}
+
+// Checked is what a status query came to.
+type Checked struct {
+	Finding string `json:"finding"` // done, not_done, could_not_determine
+	Text    string `json:"text,omitempty"`
+	Record  Record `json:"record"`
+}

@@ -1,0 +1,108 @@
+package api
+
+import "time"
+
+// Status is `spctl status --json`. It needs no proof, so it holds nothing about what was asked or done.
+type Status struct {
+	Vault      string    `json:"vault"`             // locked, unlocked, uninitialized
+	Keyring    string    `json:"keyring"`           // used, not_used, unavailable; empty before init
+	Reason     string    `json:"reason,omitempty"`  // why the keyring is unavailable, or why it locked
+	Pending    int       `json:"pending"`           // cards that wait
+	Unknown    int       `json:"unknown"`           // executions whose outcome is not known
+	Journal    string    `json:"journal"`           // ok, quarantine, unavailable
+	Problem    string    `json:"problem,omitempty"` // of the journal
+	Head       *Head     `json:"head,omitempty"`
+	Sessions   int       `json:"sessions"`
+	Actions    int       `json:"actions"`         // accepted contracts
+	Changed    int       `json:"actions_changed"` // contract files that wait for the operator
+	Version    string    `json:"version"`
+	GoVersion  string    `json:"go_version,omitempty"`
+	PID        int       `json:"pid"`
+	Since      time.Time `json:"since"` // when the daemon started
+	MCPSocket  string    `json:"agent_socket,omitempty"`
+	MCPURL     string    `json:"mcp_url,omitempty"`
+	JournalDir string    `json:"journal_dir,omitempty"`
+	ActionsDir string    `json:"actions_dir,omitempty"`
+}
+
+// Head is where the journal stands.
+type Head struct {
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"`           // leaf hash of the newest entry
+	Root string `json:"root,omitempty"` // RFC 6962 tree hash, where it was computed
+	Key  string `json:"key,omitempty"`  // the verification key of checkpoints
+}
+
+// InitRequest makes the vault. Passphrase travels as base64, as bytes do in JSON.
+type InitRequest struct {
+	Passphrase []byte `json:"passphrase"`
+	NoKeyring  bool   `json:"no_keyring,omitempty"`
+}
+
+// InitAnswer holds the recovery kit, which is shown this once.
+type InitAnswer struct {
+	RecoveryKit string `json:"recovery_kit"`
+	Status      Status `json:"status"`
+}
+
+// UnlockRequest opens the vault, by the passphrase, and by the recovery kit in place of a lost keyring.
+type UnlockRequest struct {
+	Passphrase  []byte `json:"passphrase"`
+	RecoveryKit []byte `json:"recovery_kit,omitempty"`
+}
+
+// PassphraseRequest changes the passphrase; the old one is the request's proof.
+type PassphraseRequest struct {
+	New []byte `json:"new"`
+}
+
+// Credential describes a credential; there is no way to read its secret.
+type Credential struct {
+	Name     string    `json:"name"`
+	Kind     string    `json:"kind"`
+	Targets  []string  `json:"targets"`
+	Place    string    `json:"place,omitempty"`    // the header or query parameter of kinds header and query
+	Username string    `json:"username,omitempty"` // of kind basic
+	PerUse   bool      `json:"per_use"`
+	Generic  bool      `json:"generic"` // may be used by http_request
+	Note     string    `json:"note,omitempty"`
+	Created  time.Time `json:"created,omitzero"`
+	Rotated  time.Time `json:"rotated,omitzero"`
+	UsedBy   []string  `json:"used_by,omitempty"` // actions
+}
+
+// CredentialRequest adds or rotates; Secret travels as base64.
+type CredentialRequest struct {
+	Credential
+	Secret []byte `json:"secret"`
+}
+
+// Action is one contract, accepted or waiting.
+type Action struct {
+	Name       string   `json:"action"`
+	Title      string   `json:"title,omitempty"`
+	State      string   `json:"state"` // accepted, new, changed, missing (its file is gone; the accepted version stays in force), invalid
+	File       string   `json:"file,omitempty"`
+	Accepted   string   `json:"accepted_digest,omitempty"`
+	Digest     string   `json:"digest,omitempty"` // of the file
+	Channel    string   `json:"channel,omitempty"`
+	Class      string   `json:"class,omitempty"`
+	Target     string   `json:"target,omitempty"`
+	Credential string   `json:"credential,omitempty"`
+	LostAnswer string   `json:"lost_answer,omitempty"`
+	Diff       string   `json:"diff,omitempty"`   // unified, accepted against file
+	Source     string   `json:"source,omitempty"` // the accepted text, or the file's where nothing is accepted
+	Problems   []string `json:"problems,omitempty"`
+}
+
+// ActionRequest accepts a contract: the bytes that the operator was shown, and their digest.
+type ActionRequest struct {
+	Digest string `json:"digest"`
+	File   string `json:"file"`
+	Source []byte `json:"source"`
+}
+
+// Quarantine ends a quarantine.
+type Quarantine struct {
+	Reason string `json:"reason"`
+}
