@@ -1,0 +1,75 @@
+package e2e_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"singlepass.dev/daemon/e2e/ledger"
+)
+
+// target is the ledger in a process of its own.
+type target struct {
+	*process
+	url, file string
+}
+
+func startTarget(t *testing.T) *target {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ledger.jsonl")
+	p := start(t, "target", exec.Command(build(t, "singlepass.dev/daemon/e2e/cmd/target"), file), false)
+	var ready struct{ URL string }
+	p.next("ready", event("ready")).into(t, &ready)
+	return &target{process: p, url: ready.URL, file: file}
+}
+
+// plan says what becomes of the answers to the next effects.
+func (tg *target) plan(modes ...ledger.Mode) {
+	tg.t.Helper()
+	tg.send(map[string]any{"op": "plan", "modes": modes})
+	tg.next("acknowledgement", event("done"))
+}
+
+// release lets held answers go.
+func (tg *target) release() {
+	tg.t.Helper()
+	tg.send(map[string]any{"op": "release"})
+}
+
+// nextEffect waits until one more effect is durable.
+func (tg *target) nextEffect() ledger.Entry {
+	tg.t.Helper()
+	var e ledger.Event
+	tg.next("effect", func(l line) bool {
+		if l.Name != "entry" {
+			return false
+		}
+		l.into(tg.t, &e)
+		return e.Entry.Kind == ledger.Effect
+	})
+	return e.Entry
+}
+
+// entries returns the ledger's lines of one kind, read from the file.
+func (tg *target) entries(kind ledger.Kind) []ledger.Entry {
+	tg.t.Helper()
+	all, err := ledger.ReadFile(tg.file)
+	if err != nil {
+		tg.t.Fatal(err)
+	}
+	var found []ledger.Entry
+	for _, e := range all {
+		if e.Kind == kind {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// wantEffects says how often the target must have acted.
+func (tg *target) wantEffects(want int) {
+	tg.t.Helper()
+	if got := tg.entries(ledger.Effect); len(got) != want {
+		tg.t.Errorf("the target acted %d times, want %d: %+v", len(got), want, got)
+	}
+}
