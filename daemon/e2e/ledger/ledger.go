@@ -4,19 +4,22 @@
 // It promises that a line is durable before the first byte of the answer leaves, that a request below /honours/ with an
 // Idempotency-Key seen before is answered from the first one (and refused with 422 if its body differs, as
 // draft-ietf-httpapi-idempotency-key-header-07 says), and that a request below /ignores/ is carried out each time.
-// It is a test's tool: it does not authenticate anybody, and keeps a digest of the Authorization header, never the header.
+// A path that ends in /echo says the credential back to the caller. It is a test's tool: it does not authenticate anybody,
+// and keeps a digest of the Authorization header, never the header.
 package ledger
 
 import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -194,10 +197,19 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, e Entry) {
 			return
 		}
 	}
-	s.answer(w, e, mode)
+	s.answer(w, e, mode, r.Header.Get("Authorization"))
 }
 
-func (s *Server) answer(w http.ResponseWriter, e Entry, mode Mode) {
+// spellings is what a careless or hostile target would say back of the credential that it was sent.
+func spellings(auth string) []string {
+	secret := strings.TrimPrefix(auth, "Bearer ")
+	return []string{
+		auth, secret, url.QueryEscape(secret), hex.EncodeToString([]byte(secret)),
+		base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte(secret)),
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, e Entry, mode Mode, auth string) {
 	status := http.StatusCreated
 	switch {
 	case e.Kind == Conflict:
@@ -207,7 +219,11 @@ func (s *Server) answer(w http.ResponseWriter, e Entry, mode Mode) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	err := json.NewEncoder(w).Encode(map[string]any{"receipt": e.Receipt, "request": e.Body})
+	answer := map[string]any{"receipt": e.Receipt, "request": e.Body}
+	if strings.HasSuffix(e.Path, "/echo") {
+		answer["echo"] = spellings(auth)
+	}
+	err := json.NewEncoder(w).Encode(answer)
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

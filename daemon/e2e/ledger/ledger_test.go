@@ -147,6 +147,19 @@ func TestAHeldAnswerComesAfterRelease(t *testing.T) {
 	}
 }
 
+func TestAnEchoSaysTheCredentialBack(t *testing.T) {
+	s := start(t)
+	_, answer, err := s.post("/ignores/echo", "", `{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spelling := range []string{"canary-not-a-secret-ledger", "63616e617279", "Y2FuYXJ5LW5vdC1hLXNlY3JldC1sZWRnZXI="} {
+		if !strings.Contains(answer, spelling) {
+			t.Errorf("answer %s has no %s", answer, spelling)
+		}
+	}
+}
+
 func TestTheLedgerKeepsNoCredential(t *testing.T) {
 	s := start(t)
 	if _, _, err := s.post("/ignores/charge", "", `{}`); err != nil {
