@@ -10,15 +10,15 @@
 //
 // # The format (version 1, frozen; testdata/vectors.json holds it to this)
 //
-//	version (1 byte, 0x01) || recipient (8) || enc (32) || nonce (24) || ciphertext with tag
+//		version (1 byte, 0x01) || recipient (8) || enc (32) || nonce (24) || ciphertext with tag
 //
-//   - recipient is the start of SHA-256("singlepass payload recipient v1" || public key).
-//   - enc is the encapsulated key of DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, export-only AEAD, mode base, info "singlepass payload epoch v1".
-//   - The key is Export("singlepass payload key v1", 32).
-//   - The associated data are "singlepass payload v1" || the header up to the nonce || uint16 length of the kind || kind || execution id. A payload therefore opens only
-//     as what it was sealed as.
-//   - The plaintext is padded with 0x80 and then zeros (ISO/IEC 7816-4) to at least 256 bytes, and past that to a Padmé length (PURBs, Nikitin et al. 2019), which costs
-//     at most 12 % and shows O(log log n) bits of the length. Up to 255 bytes nothing is shown, so that "yes" and "no" look the same.
+//	  - recipient is the start of SHA-256("singlepass payload recipient v1" || public key).
+//	  - enc is the encapsulated key of DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, export-only AEAD, mode base, info "singlepass payload epoch v1".
+//	  - The key is Export("singlepass payload key v1", 32).
+//	  - The associated data are "singlepass payload v1" || the header up to the nonce || uint16 length of the kind || kind || execution id. A payload therefore opens only
+//	    as what it was sealed as.
+//	  - The plaintext is padded with 0x80 and then zeros (ISO/IEC 7816-4) to at least 256 bytes, and past that to a Padmé length (PURBs, Nikitin et al. 2019), which costs
+//	    at most 12 % and shows O(log log n) bits of the length. Up to 255 bytes nothing is shown, so that "yes" and "no" look the same.
 //
 // # Promises
 //
