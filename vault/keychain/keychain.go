@@ -64,7 +64,7 @@ func (*Keychain) Get(ctx context.Context, account string) (*secret.Bytes, error)
 	}
 	encoded, ok := strings.CutPrefix(text, prefix)
 	value, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if !ok || err != nil || len(value) == 0 { // err is not wrapped: it would quote the value
+	if !ok || err != nil || len(value) == 0 || strings.ContainsAny(encoded, "\r\n") { // err is not wrapped: it would quote the value
 		return nil, fmt.Errorf("reading from the keyring: %w", ErrMalformed)
 	}
 	return secret.New(value), nil
@@ -93,6 +93,9 @@ func (*Keychain) Delete(ctx context.Context, account string) error {
 	return nil
 }
 
+// running bounds the calls under way, those that were given up included.
+var running = make(chan struct{}, 8)
+
 // call runs f in a goroutine, because go-keyring takes no context and waits without limit for a prompt. A call that
 // is given up stays behind until its prompt is answered; what it then returns is dropped.
 func call(ctx context.Context, account string, f func() (string, error)) (string, error) {
@@ -101,7 +104,13 @@ func call(ctx context.Context, account string, f func() (string, error)) (string
 	}
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
+	select {
+	case running <- struct{}{}:
+	case <-ctx.Done():
+		return "", bounded(ctx, ctx.Err())
+	}
 	if err := ready(ctx); err != nil {
+		<-running
 		return "", bounded(ctx, err)
 	}
 	type answer struct {
@@ -110,6 +119,7 @@ func call(ctx context.Context, account string, f func() (string, error)) (string
 	}
 	done := make(chan answer, 1)
 	go func() {
+		defer func() { <-running }()
 		text, err := f()
 		done <- answer{text, err}
 	}()
@@ -124,10 +134,13 @@ func call(ctx context.Context, account string, f func() (string, error)) (string
 	}
 }
 
-// bounded turns the end of the time into ErrTimeout and leaves a cancellation what it is.
+// bounded turns the end of the time into ErrTimeout and whatever a cancellation broke into the cancellation.
 func bounded(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return ErrTimeout
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
 	return err
 }
