@@ -40,6 +40,7 @@ import (
 	"sync"
 	"time"
 
+	"singlepass.dev/daemon/chain"
 	"singlepass.dev/daemon/execution"
 )
 
@@ -47,8 +48,8 @@ import (
 // its first entry.
 var ErrNotAuthentic = errors.New("index does not match what the daemon wrote")
 
-// MAC computes a MAC under the vault's key for the index. The domain separates its uses.
-type MAC func(domain string, message []byte) [32]byte
+// MAC computes a MAC under the vault's key for the index. The domain separates its uses. It fails when the vault is locked.
+type MAC func(domain string, message []byte) ([32]byte, error)
 
 // Config is what Open needs.
 type Config struct {
@@ -57,10 +58,10 @@ type Config struct {
 
 // Position is a place in the journal. The zero value stands before the first entry.
 type Position struct {
-	Seq     uint64   `json:"seq"`
-	Hash    [32]byte `json:"hash"`
-	Segment string   `json:"segment"`
-	Offset  int64    `json:"offset"`
+	Segment int        `json:"segment"` // of chain.SegmentName
+	Offset  int64      `json:"offset"`  // in bytes
+	Seq     uint64     `json:"seq"`
+	Hash    chain.Hash `json:"hash"`
 }
 
 // Entry is one durable entry of the journal.
@@ -120,8 +121,14 @@ func (ix *Index) Authenticate(mac MAC) error {
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	if !ix.s.verified && !ix.s.store.rooted(mac) {
-		return fmt.Errorf("authenticating index %s: %w: its root is wrong or missing", ix.path, ErrNotAuthentic)
+	if !ix.s.verified {
+		rooted, err := ix.s.store.rooted(mac)
+		if err != nil {
+			return fmt.Errorf("authenticating index: %w", err)
+		}
+		if !rooted {
+			return fmt.Errorf("authenticating index %s: %w: its root is wrong or missing", ix.path, ErrNotAuthentic)
+		}
 	}
 	ix.s.verified = true
 	ix.mac = mac

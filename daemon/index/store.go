@@ -181,7 +181,7 @@ func openStore(path string) (*store, error) {
 func chunkKey(i int) []byte { return []byte{byte(i)} }
 
 // rootOf is the MAC over everything that the file says: the meta names the position, counts and open executions, and the table covers every row.
-func rootOf(mac MAC, meta []byte, t *table) [32]byte {
+func rootOf(mac MAC, meta []byte, t *table) ([32]byte, error) {
 	h := sha256.New()
 	for i := range t {
 		h.Write(t[i][:])
@@ -191,9 +191,9 @@ func rootOf(mac MAC, meta []byte, t *table) [32]byte {
 }
 
 // rooted says whether the file as it was opened has the right root.
-func (s *store) rooted(mac MAC) bool {
-	want := rootOf(mac, s.meta, s.generations.Load()[0].table)
-	return subtle.ConstantTimeCompare(want[:], s.root) == 1
+func (s *store) rooted(mac MAC) (bool, error) {
+	want, err := rootOf(mac, s.meta, s.generations.Load()[0].table)
+	return err == nil && subtle.ConstantTimeCompare(want[:], s.root) == 1, err
 }
 
 // locate returns the bin of a key and the hash that stands for the key in it.
@@ -367,8 +367,9 @@ func (s *store) commit(rows []row, meta []byte, mac MAC) error {
 		}
 		if mac == nil {
 			err = head.Delete(keyRoot)
+		} else if root, macErr := rootOf(mac, meta, &next); macErr != nil {
+			err = fmt.Errorf("computing root: %w", macErr)
 		} else {
-			root := rootOf(mac, meta, &next)
 			err = head.Put(keyRoot, root[:])
 		}
 		if err != nil {

@@ -48,21 +48,18 @@ func (o *Opener) Open(executionID string, kind Kind, sealed []byte) ([]byte, err
 	nonce, ciphertext := sealed[headerSize:headerSize+nonceSize], sealed[headerSize+nonceSize:]
 
 	var plain []byte
-	var authentic bool
 	err := o.use(header, func(key []byte) error {
 		aead, inner, err := single(key, nonce)
 		if err != nil {
 			return err
 		}
-		plain, err = aead.Open(nil, inner, ciphertext, associated(header[:], kind, executionID))
-		authentic = err == nil
+		if plain, err = aead.Open(nil, inner, ciphertext, associated(header[:], kind, executionID)); err != nil {
+			return fmt.Errorf("%w: it was changed, or belongs to another execution or kind", ErrNotOpened)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening %s of %s: %w", kind, executionID, err)
-	}
-	if !authentic {
-		return fail("it was changed, or belongs to another execution or kind")
 	}
 	content, ok := unpad(plain)
 	if !ok {
@@ -71,7 +68,7 @@ func (o *Opener) Open(executionID string, kind Kind, sealed []byte) ([]byte, err
 	return content, nil
 }
 
-// use calls f with the key of the epoch, deriving it where it is not known.
+// use calls f with the key of the epoch, deriving it where it is not known. A key is remembered once it has opened something, so that made-up headers push nothing out.
 func (o *Opener) use(header [headerSize]byte, f func(key []byte) error) error {
 	o.mu.RLock()
 	if key := o.keys[header]; key != nil {

@@ -32,7 +32,6 @@
 package payload
 
 import (
-	"crypto/ecdh"
 	"crypto/hpke"
 	"crypto/sha256"
 	"encoding/binary"
@@ -86,16 +85,8 @@ func RecipientOf(publicKey []byte) Recipient {
 // ErrNotOpened is wrapped by every error of Opener.Open that the payload itself is to blame for.
 var ErrNotOpened = errors.New("payload does not open")
 
-// DeriveKey returns the key of an epoch from the vault's X25519 private key and the encapsulated key. The caller wipes it.
-func DeriveKey(privateKey, enc []byte) ([]byte, error) {
-	scalar, err := ecdh.X25519().NewPrivateKey(privateKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading payload private key: %w", err)
-	}
-	private, err := hpke.NewDHKEMPrivateKey(scalar)
-	if err != nil {
-		return nil, fmt.Errorf("reading payload private key: %w", err)
-	}
+// DeriveKey returns the key of an epoch from the vault's private key, of DHKEM(X25519), and the encapsulated key. The caller wipes it.
+func DeriveKey(private hpke.PrivateKey, enc []byte) ([]byte, error) {
 	r, err := hpke.NewRecipient(enc, private, hpke.HKDFSHA256(), hpke.ExportOnly(), []byte(epochInfo))
 	if err != nil {
 		return nil, fmt.Errorf("decapsulating payload key: %w", err)
