@@ -36,6 +36,7 @@ type option struct {
 	config  string            // config.yaml
 	actions map[string]string // name: contract with {target}; nil: the usual ones
 	extra   map[string]string // contracts that are written but not accepted
+	keyring bool              // a vault whose device secret lies in a real keyring
 }
 
 // usualActions are one action of each class that matters here. {target} is the ledger.
@@ -87,9 +88,11 @@ func newStand(t *testing.T, o option) *stand {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &stand{t: t, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t)}
-	s.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", "SINGLEPASS_PASSPHRASE_FILE=" + filepath.Join(dir, "passphrase"),
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"}
+	if o.keyring {
+		s.env = startKeyring(t, dir)
 	}
+	s.env = append(s.env, "SINGLEPASS_PASSPHRASE_FILE="+filepath.Join(dir, "passphrase"))
 	build(t, "singlepass.dev/cmd/spd")
 	build(t, "singlepass.dev/cmd/spctl")
 	s.write("passphrase", "correct horse battery staple e2e\n")
@@ -111,7 +114,11 @@ func newStand(t *testing.T, o option) *stand {
 	}
 
 	s.startDaemon()
-	s.spctl("init", "--no-keyring")
+	if o.keyring {
+		s.spctl("init")
+	} else {
+		s.spctl("init", "--no-keyring")
+	}
 	if s.status().Vault != "unlocked" {
 		s.spctl("unlock")
 	}
