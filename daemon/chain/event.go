@@ -204,3 +204,9 @@ func (c *checker) escape() bool {
 	}
 	return false
 }
+
+// EventKind is the kind of an event that passed CheckEvent.
+func EventKind(event []byte) []byte {
+	rest, _ := cut(event, eventHead)
+	return rest[:kindLen(rest)]
+}

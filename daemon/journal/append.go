@@ -1,0 +1,200 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"singlepass.dev/daemon/chain"
+)
+
+// Entry is what is to be recorded.
+type Entry struct {
+	Event  []byte // required: a JSON object, {"kind":…} first; see chain.CheckEvent
+	Sealed []byte // optional: the payload; only its digest is part of the chain
+
+	// Lazy entries do not make a sync of their own. They go with the next batch, or after
+	// Config.LazyDelay, or at Close.
+	Lazy bool
+	// Outcome entries may use the reserve when the disk is full: something was sent, and what came of it
+	// must not be lost.
+	Outcome bool
+}
+
+// Commit is the fate of one Append.
+type Commit struct {
+	done        chan struct{}
+	err         error
+	first, last Position
+}
+
+// Done is closed when the entries are durable, or will never be.
+func (c *Commit) Done() <-chan struct{} { return c.done }
+
+// Err is nil while Done is open and when the entries are durable. It wraps ErrStopped when it is not
+// known whether they are in the file; with every other error they are not.
+func (c *Commit) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Wait waits until the entries are durable, or will never be. A context that ends first ends the wait and
+// not the Commit.
+func (c *Commit) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// First is where the first entry of the Append is. It and Last may be called once Wait returned nil.
+func (c *Commit) First() Position { return c.first }
+
+// Last is where the last entry of the Append is.
+func (c *Commit) Last() Position { return c.last }
+
+// batch is what one write and one sync make durable. Its buffers are used again.
+type batch struct {
+	offset  int64 // in the segment
+	buf     []byte
+	entries []Durable // Line is set when the batch is durable: buf moves while it grows
+	ends    []int     // of the lines, without their line breaks, in buf
+	commits []*Commit
+	urgent  bool
+}
+
+func (b *batch) reset() {
+	const keep = 4 << 20
+	if cap(b.buf) > keep {
+		b.buf = nil
+	}
+	clear(b.commits)
+	clear(b.entries)
+	*b = batch{buf: b.buf[:0], entries: b.entries[:0], ends: b.ends[:0], commits: b.commits[:0]}
+}
+
+// pending is an Append that did not fit.
+type pending struct {
+	entries []Entry
+	size    int64
+	outcome bool
+	urgent  bool
+	commit  *Commit
+}
+
+// maxForming bounds a batch that is more than one Append.
+const maxForming = 1 << 20
+
+// Append records the entries, contiguous and in this order, behind those of every Append before it. It
+// never waits for the disk and does not keep the slices. An Append nobody waits for is fine.
+func (j *Journal) Append(entries ...Entry) *Commit {
+	c := &Commit{done: make(chan struct{})}
+	p := pending{entries: entries, commit: c}
+	if err := p.check(); err != nil {
+		return c.fail(fmt.Errorf("appending to journal: %w", err))
+	}
+	now := j.cfg.Now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.refusalLocked(); err != nil {
+		return c.fail(fmt.Errorf("appending to journal: %w", err))
+	}
+	if len(j.waiting) > 0 || !j.fitsLocked(&p) {
+		p.keep()
+		j.waiting = append(j.waiting, p)
+		j.work.Broadcast()
+		return c
+	}
+	j.encodeLocked(&p, now)
+	switch {
+	case p.urgent:
+		j.work.Broadcast()
+	case j.lazy == nil && !j.forming.urgent:
+		j.lazy = time.AfterFunc(j.cfg.LazyDelay, j.Flush)
+	}
+	return c
+}
+
+// Flush makes the lazy entries be written now. It does not wait for them.
+func (j *Journal) Flush() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.flush = true
+	j.work.Broadcast()
+}
+
+func (c *Commit) fail(err error) *Commit {
+	c.err = err
+	close(c.done)
+	return c
+}
+
+func (p *pending) check() error {
+	if len(p.entries) == 0 {
+		return errors.New("no entries")
+	}
+	for _, e := range p.entries {
+		if err := chain.CheckEvent(e.Event); err != nil {
+			return err
+		}
+		if kind := chain.EventKind(e.Event); chain.OwnKind(kind) {
+			return fmt.Errorf("entries of kind %s are the journal's own", kind)
+		}
+		p.size += int64(chain.LineSize(e.Event, e.Sealed))
+		p.outcome = p.outcome || e.Outcome
+		p.urgent = p.urgent || !e.Lazy
+	}
+	if p.size > chain.MaxLine {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// keep copies what the caller may overwrite after Append has returned.
+func (p *pending) keep() {
+	kept := make([]Entry, len(p.entries))
+	for i, e := range p.entries {
+		e.Event = append([]byte(nil), e.Event...)
+		e.Sealed = append([]byte(nil), e.Sealed...)
+		kept[i] = e
+	}
+	p.entries = kept
+}
+
+// fitsLocked tells whether p can be added to the forming batch.
+func (j *Journal) fitsLocked(p *pending) bool {
+	formed := int64(len(j.forming.buf))
+	return j.end+p.size <= j.alloc-j.cfg.Reserve &&
+		(formed == 0 || formed+p.size <= maxForming) &&
+		(j.end+p.size <= j.cfg.SegmentSize || j.end == j.opened)
+}
+
+// encodeLocked adds p to the forming batch. Encoding here, in the callers' goroutines, overlaps with the
+// sync of the batch before, which the writer's goroutine is waiting for.
+func (j *Journal) encodeLocked(p *pending, now time.Time) {
+	b := &j.forming
+	if len(b.buf) == 0 {
+		b.offset = j.end
+	}
+	for i, e := range p.entries {
+		at := Position{Segment: j.segment, Offset: b.offset + int64(len(b.buf)), Seq: j.seq + 1}
+		b.buf, at.Hash = chain.AppendLine(b.buf, at.Seq, now, j.head, e.Event, e.Sealed)
+		j.seq, j.head = at.Seq, at.Hash
+		b.entries = append(b.entries, Durable{Position: at})
+		b.ends = append(b.ends, len(b.buf)-1)
+		if i == 0 {
+			p.commit.first = at
+		}
+		p.commit.last = at
+	}
+	j.end = b.offset + int64(len(b.buf))
+	b.commits = append(b.commits, p.commit)
+	b.urgent = b.urgent || p.urgent
+}
