@@ -9,7 +9,7 @@ GOFILES      = $$(git ls-files --cached --others --exclude-standard -- '*.go')
 FUZZTIME    ?= 30s
 COUNT       ?= 20
 
-.PHONY: help demo build test race e2e check lint fmt fuzz bench soak clean
+.PHONY: help demo build test race e2e check lint fmt fuzz bench soak picture clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -54,6 +54,10 @@ bench: ## every benchmark, each beside its floor
 
 soak: ## the end-to-end tests COUNT (20) times over
 	$(GO) test -count $(COUNT) -timeout 0 $(E2E)
+
+picture: build ## draw the README's picture from a real run of the demonstration
+	{ echo '$$ spctl demo'; ./bin/spctl demo; } | $(GO) run ./docs/picture > docs/demo.svg.new
+	mv docs/demo.svg.new docs/demo.svg
 
 clean: ## remove what was built
 	rm -rf bin
