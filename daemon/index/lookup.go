@@ -18,23 +18,17 @@ func (ix *Index) Get(id string) (execution.Execution, bool, error) {
 	return r.X, true, nil
 }
 
-// Which names a sealed payload of an execution.
-type Which string
-
-// The payloads.
-const (
-	Arguments Which = "arguments"
-	Result    Which = "result"
-)
-
-// Payload returns the entry that carries a sealed payload of an execution.
-func (ix *Index) Payload(id string, which Which) (Position, bool, error) {
+// Payload returns the entry that carries a sealed payload of an execution, by that entry's kind: KindAccepted has the arguments and KindObserved the result.
+func (ix *Index) Payload(id string, kind execution.Kind) (Position, bool, error) {
 	r, err := ix.record(id)
 	if err != nil || r == nil {
 		return Position{}, false, err
 	}
-	p := r.Arguments
-	if which == Result {
+	var p *Position
+	switch kind {
+	case execution.KindAccepted:
+		p = r.Arguments
+	case execution.KindObserved:
 		p = r.Result
 	}
 	if p == nil {

@@ -36,7 +36,7 @@ func (o *Opener) Open(executionID string, kind Kind, sealed []byte) ([]byte, err
 		return nil, fmt.Errorf("opening payload: %w", err)
 	}
 	fail := func(why string) ([]byte, error) {
-		return nil, fmt.Errorf("opening %s of %s: %w: %s", kind, executionID, ErrNotOpened, why)
+		return nil, fmt.Errorf("opening payload %s of %s: %w: %s", kind, executionID, ErrNotOpened, why)
 	}
 	if len(sealed) < overhead+smallest {
 		return fail("it is too short")
@@ -59,7 +59,7 @@ func (o *Opener) Open(executionID string, kind Kind, sealed []byte) ([]byte, err
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening %s of %s: %w", kind, executionID, err)
+		return nil, fmt.Errorf("opening payload %s of %s: %w", kind, executionID, err)
 	}
 	content, ok := unpad(plain)
 	if !ok {

@@ -40,13 +40,13 @@ import (
 	"math/bits"
 )
 
-// Kind says what a payload is. The zero value is invalid.
+// Kind is the kind of the journal event that carries a payload. The zero value is invalid.
 type Kind string
 
-// The kinds.
+// The kinds that executions have.
 const (
-	Arguments Kind = "arguments" // the arguments as they came and the effect, at acceptance
-	Result    Kind = "result"    // the answer as the agent gets it, at the outcome
+	Arguments Kind = "accepted"         // the arguments as they came and the effect
+	Result    Kind = "outcome_observed" // the answer as the agent gets it
 )
 
 // MaxSize is the longest plaintext that is sealed: padded and in base64 it still fits into a journal line.
@@ -111,8 +111,8 @@ func check(executionID string, kind Kind) error {
 	if executionID == "" {
 		return errors.New("execution id is missing")
 	}
-	if kind != Arguments && kind != Result {
-		return fmt.Errorf("kind %q is neither arguments nor result", kind)
+	if kind == "" || len(kind) > 255 {
+		return fmt.Errorf("kind %.80q is empty or longer than 255 bytes", kind)
 	}
 	return nil
 }

@@ -72,13 +72,13 @@ func (s *Sealer) Seal(executionID string, kind Kind, plaintext []byte) ([]byte, 
 		return nil, fmt.Errorf("sealing payload: %w", err)
 	}
 	if len(plaintext) > MaxSize {
-		return nil, fmt.Errorf("sealing %s of %s: %d bytes are more than %d", kind, executionID, len(plaintext), MaxSize)
+		return nil, fmt.Errorf("sealing payload %s of %s: %d bytes are more than %d", kind, executionID, len(plaintext), MaxSize)
 	}
 	padded := paddedSize(len(plaintext))
 	out := make([]byte, headerSize+nonceSize+padded, padded+overhead)
 	nonce := out[headerSize : headerSize+nonceSize]
 	if _, err := io.ReadFull(s.random, nonce); err != nil {
-		return nil, fmt.Errorf("sealing %s of %s: reading nonce: %w", kind, executionID, err)
+		return nil, fmt.Errorf("sealing payload %s of %s: reading nonce: %w", kind, executionID, err)
 	}
 	body := out[headerSize+nonceSize:]
 	body[copy(body, plaintext)] = 0x80
@@ -87,12 +87,12 @@ func (s *Sealer) Seal(executionID string, kind Kind, plaintext []byte) ([]byte, 
 	defer s.mu.RUnlock()
 	if s.wiped {
 		clear(body)
-		return nil, fmt.Errorf("sealing %s of %s: %w", kind, executionID, ErrWiped)
+		return nil, fmt.Errorf("sealing payload %s of %s: %w", kind, executionID, ErrWiped)
 	}
 	copy(out, s.header[:])
 	aead, inner, err := single(s.key[:], nonce)
 	if err != nil {
-		return nil, fmt.Errorf("sealing %s of %s: %w", kind, executionID, err)
+		return nil, fmt.Errorf("sealing payload %s of %s: %w", kind, executionID, err)
 	}
 	aead.Seal(body[:0], inner, body, associated(s.header[:], kind, executionID))
 	return out[:cap(out)], nil
