@@ -10,8 +10,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"slices"
+	"unicode/utf8"
 )
 
 // Channel names how an action reaches its target.
@@ -37,6 +41,16 @@ type HTTPRequest struct {
 	URL    string  `json:"url"`
 	Header []Field `json:"header,omitempty"` // in the order in which they are sent; names in canonical form
 	Body   []byte  `json:"body,omitempty"`
+	// Success lists the statuses by which the target says that it did it, as the contract gives them. Empty means 200 to 299. Every other status is a target_error.
+	Success []int `json:"success,omitempty"`
+}
+
+// Succeeded reports whether the target says by this status that it did what was asked.
+func (r HTTPRequest) Succeeded(status int) bool {
+	if len(r.Success) == 0 {
+		return status >= 200 && status <= 299
+	}
+	return slices.Contains(r.Success, status)
 }
 
 // Field is one header field. Its value has no control characters: whoever makes one checks that.
@@ -65,8 +79,11 @@ func (e Effect) Target() string {
 	return u.Scheme + "://" + u.Host + u.EscapedPath()
 }
 
-// Encode returns the frozen JSON form.
+// Encode returns the frozen JSON form. It refuses text that is not UTF-8: JSON would replace the bytes, and what was approved would not be what is executed.
 func (e Effect) Encode() ([]byte, error) {
+	if err := e.check(); err != nil {
+		return nil, fmt.Errorf("encoding effect: %w", err)
+	}
 	b, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encoding effect: %w", err)
@@ -82,10 +99,46 @@ func Decode(b []byte) (Effect, error) {
 	if err := d.Decode(&e); err != nil {
 		return Effect{}, fmt.Errorf("decoding effect: %w", err)
 	}
-	if e.Channel == HTTP && e.HTTP == nil {
-		return Effect{}, fmt.Errorf("decoding effect: channel %q without its request", e.Channel)
+	if _, err := d.Token(); err != io.EOF {
+		return Effect{}, errors.New("decoding effect: something follows the JSON value")
+	}
+	if err := e.check(); err != nil {
+		return Effect{}, fmt.Errorf("decoding effect: %w", err)
 	}
 	return e, nil
+}
+
+// check holds what is true of every effect, whoever made it. A channel checks more of what it sends.
+func (e Effect) check() error {
+	switch e.Channel {
+	case HTTP, SSH, MCP:
+	default:
+		return fmt.Errorf("channel %q is not http, ssh or mcp", e.Channel)
+	}
+	if (e.Channel == HTTP) != (e.HTTP != nil) {
+		return fmt.Errorf("channel %q and its request do not belong together", e.Channel)
+	}
+	var texts []string
+	if h := e.HTTP; h != nil {
+		texts = append(texts, h.Method, h.URL)
+		for _, f := range h.Header {
+			texts = append(texts, f.Name, f.Value)
+		}
+		for _, status := range h.Success {
+			if status < 200 || status > 599 {
+				return fmt.Errorf("success status %d is not between 200 and 599", status)
+			}
+		}
+	}
+	if a := e.Auth; a != nil {
+		texts = append(texts, a.Credential, a.Kind, a.Place, a.Username)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%+q is not UTF-8", text)
+		}
+	}
+	return nil
 }
 
 // Digest is the SHA-256 of the JSON form; an approval is bound to it.
