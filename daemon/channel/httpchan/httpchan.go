@@ -1,0 +1,144 @@
+// Package httpchan carries an action out as one HTTP request.
+//
+// Promises, for a request with a side effect:
+//   - One call of Do writes at most one request, onto a connection that was dialled for it and is closed after it. It is HTTP/1.1. No redirect is followed (a 3xx is an
+//     answer), no proxy of the environment is used, nothing is sent again. [net/http.Transport] is not involved: it replays what carries an Idempotency-Key on a
+//     connection that breaks, and HTTP/2 sends again after REFUSED_STREAM and GOAWAY.
+//   - not_sent is a proof. It is said if nothing was connected, if the TLS handshake did not end, if we refused ourselves, or if the socket accepted no byte after that point. The last is
+//     counted beneath TLS, from what write(2) returned: a stream socket that fails after taking bytes reports the bytes and not the failure (POSIX send, "upon
+//     successful completion"), so that 0 bytes and an error mean that the kernel took none. One byte of a TLS record, although no peer could decrypt it, is unknown.
+//   - success and target_error are said only if a whole final status line and header came. A body that broke off leaves the verdict as the status has it, and says so.
+//   - Everything else is unknown: an answer that cannot be read as HTTP/1, 101 that nobody asked for, a header past its limit, a limit or a cancellation after the first byte.
+//   - What is sent is what the effect says, byte for byte: request target, field order and values, body. Added are Host, Connection, Content-Length, Accept-Encoding: identity, a User-Agent
+//     if there is none, and the credential. What cannot be sent so (a control character, a second Host, a URL that would be rewritten) is refused.
+//
+// A read_only request goes over pooled connections and HTTP/2. There net/http may send it again when a pooled connection turns out to be dead, which is what its class
+// allows; not_sent is then said only if the request never had a connection.
+//
+// The credential's bytes are reached inside secret.Use alone. With a side effect they are copied once, into the request's buffer, which is wiped once it is written; crypto/tls and
+// the kernel have copies of their own, and read_only leaves strings on the heap. Everything that the target answered is scrubbed of it (package scrub).
+//
+// Addresses: the host is resolved once, each address is checked, and that address is dialled. Unspecified, link-local, multicast and cloud metadata addresses are refused, also inside
+// IPv4-mapped and NAT64 ones. Loopback is allowed; private networks are left to Config.AllowAddress.
+//
+// Non-promises: an answer without Content-Length or chunks over plain TCP ends where the connection ends, so that its loss cannot be seen. The package freezes no format, but the
+// shape of Result is what agents read: fields may be added.
+package httpchan
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/effect"
+)
+
+// The limits that apply where Request.Limits has none.
+const (
+	DefaultConnect = 10 * time.Second // resolving, dialling and the TLS handshake together
+	DefaultTotal   = 60 * time.Second
+	DefaultAnswer  = 1 << 20 // bytes of the body
+)
+
+const (
+	headerLimit        = 256 << 10 // bytes of the answer before its body, informational answers included
+	informationalLimit = 16
+)
+
+// Config is what New needs. Every field is optional.
+type Config struct {
+	RootCAs *x509.CertPool // whom TLS trusts; nil means the system's roots
+	// AllowAddress is asked about each address before it is dialled, after the package's own refusals; an error refuses it. Nil allows.
+	AllowAddress func(netip.Addr) error
+	UserAgent    string // where an effect has none; "" means "singlepass"
+	// Resolve finds a host's addresses; nil means the system's resolver.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Dial opens a connection to an address that was checked; nil means a net.Dialer. A Conn's Write must report exactly the bytes that it accepted.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Channel is the HTTP channel. It is safe for concurrent use.
+type Channel struct {
+	cfg  Config
+	tls  *tls.Config // for requests with a side effect
+	pool *http.Transport
+}
+
+// New returns a channel.
+func New(cfg Config) *Channel {
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "singlepass"
+	}
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{KeepAlive: -1}).DialContext // an attempt is bounded by its limits, which are shorter
+	}
+	c := &Channel{cfg: cfg}
+	c.tls = &tls.Config{
+		RootCAs:    cfg.RootCAs,
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		// Resumption makes a fresh connection cheaper. It sends nothing early: crypto/tls has no 0-RTT outside QUIC.
+		ClientSessionCache: tls.NewLRUClientSessionCache(64),
+	}
+	c.pool = c.transport()
+	return c
+}
+
+// Close gives the pooled connections back. The channel can still be used.
+func (c *Channel) Close() { c.pool.CloseIdleConnections() }
+
+// Do carries one attempt out.
+func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
+	if r.Effect.Channel != effect.HTTP || r.Effect.HTTP == nil {
+		return notSent("the effect is not an HTTP request")
+	}
+	if r.Limits.Connect <= 0 {
+		r.Limits.Connect = DefaultConnect
+	}
+	if r.Limits.Total <= 0 {
+		r.Limits.Total = DefaultTotal
+	}
+	if r.Limits.Answer <= 0 {
+		r.Limits.Answer = DefaultAnswer
+	}
+	p, err := plan(r)
+	if err != nil {
+		return notSent("the request cannot be sent as it is: " + err.Error())
+	}
+	if r.SideEffect {
+		return c.once(ctx, r, p)
+	}
+	return c.pooled(ctx, r, p)
+}
+
+func notSent(reason string) channel.Outcome {
+	return channel.Outcome{Verdict: channel.NotSent, Reason: reason}
+}
+
+func unknown(reason string) channel.Outcome {
+	return channel.Outcome{Verdict: channel.Unknown, Reason: reason}
+}
+
+// permitted asks the caller's last check, and whether there is still time, right before the first byte.
+func permitted(ctx context.Context, r channel.Request) error {
+	if r.Permitted != nil {
+		if err := r.Permitted(r.Effect.HTTP.URL); err != nil {
+			return errors.New("not permitted: " + err.Error())
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.New(why(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package httpchan
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"singlepass.dev/daemon/channel"
+)
+
+var errConnectLimit = errors.New("the limit for connecting passed")
+
+func (c *Channel) transport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		Proxy: nil, // never the environment's
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			host, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return c.dial(ctx, host, port)
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: c.cfg.RootCAs, MinVersion: tls.VersionTLS12},
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: headerLimit,
+	}
+}
+
+// pooled sends a read_only request.
+func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) channel.Outcome {
+	total, cancelTotal := context.WithTimeout(ctx, r.Limits.Total)
+	defer cancelTotal()
+	sending, cancel := context.WithCancelCause(total)
+	defer cancel(nil)
+	var connected atomic.Bool
+	connecting := time.AfterFunc(r.Limits.Connect, func() {
+		if !connected.Load() {
+			cancel(errConnectLimit)
+		}
+	})
+	defer connecting.Stop()
+	traced := httptrace.WithClientTrace(sending, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+
+	var req *http.Request
+	if err := permitted(ctx, r); err != nil {
+		return notSent(err.Error())
+	}
+	if err := useSecret(r, func(secret []byte) error {
+		req = p.pooled(traced, c.cfg.UserAgent, secret)
+		return nil
+	}); err != nil {
+		return notSent(err.Error())
+	}
+	// RoundTrip, not a Client: no redirects, no cookies.
+	resp, err := c.pool.RoundTrip(req)
+	if err != nil {
+		if sending.Err() != nil && context.Cause(sending) == errConnectLimit {
+			err = context.DeadlineExceeded
+		}
+		if !connected.Load() {
+			return notSent(describeConnect(ctx, withoutURL(err), r.Limits))
+		}
+		if errors.Is(err, context.DeadlineExceeded) || isTransport(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return unknown("the request was sent, and " + describe(ctx, err, r.Limits))
+		}
+		return unknown("the request was sent, and " + closedOrStrange(ctx, err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return unknown("the request was sent, and " + errSwitched.Error())
+	}
+	a := &answer{status: resp.StatusCode, proto: resp.Proto, header: resp.Header}
+	if err := a.readBody(resp.Body, r.Limits.Answer); err != nil {
+		a.broken = describe(ctx, err, r.Limits)
+	}
+	return a.outcome(r, p)
+}
+
+// closedOrStrange names errors that net/http has no type for, without the target's words that they may quote.
+func closedOrStrange(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() != nil:
+		return why(ctx)
+	case strings.Contains(err.Error(), "server closed idle connection"):
+		return errClosed.Error()
+	}
+	return errNotHTTP.Error()
+}
+
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// pooled returns the message for net/http, which takes strings.
+func (p *request) pooled(ctx context.Context, userAgent string, secret []byte) *http.Request {
+	u := *p.url
+	if target := string(p.appendTarget(nil, secret)); target != p.target {
+		_, u.RawQuery, _ = strings.Cut(target, "?")
+	}
+	req := (&http.Request{
+		Method: p.Method,
+		URL:    &u,
+		Host:   p.url.Host,
+		Header: http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {userAgent}},
+	}).WithContext(ctx)
+	if p.has("User-Agent") {
+		req.Header.Del("User-Agent")
+	}
+	for _, f := range p.Header {
+		req.Header.Add(f.Name, f.Value)
+	}
+	if name, value := p.credentialField(nil, secret); name != "" {
+		req.Header.Set(name, string(value))
+		clear(value)
+	}
+	if len(p.Body) > 0 { // without GetBody, so that net/http cannot send a body twice
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(p.Body)), int64(len(p.Body))
+	}
+	return req
+}
