@@ -1,0 +1,243 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"singlepass.dev/daemon/mcpserver/drain"
+	"singlepass.dev/daemon/mcpserver/envelope"
+	"singlepass.dev/daemon/peer"
+)
+
+const (
+	// sessionIdle ends a 2025 session that nobody used for that long; the client then makes a new one. The SDK by itself never would.
+	sessionIdle = 4 * time.Hour
+	// ackTimeout is how long an acknowledgement is waited for; one takes microseconds on loopback, or 40 ms where it is delayed.
+	ackTimeout = 10 * time.Second
+
+	headerProtocol = "Mcp-Protocol-Version"
+	headerSession  = "Mcp-Session-Id"
+)
+
+// httpState is what the Server keeps for Streamable HTTP.
+type httpState struct {
+	sessions  http.Handler // up to 2025-11-25
+	stateless http.Handler // from 2026-07-28
+
+	mu     sync.Mutex
+	conns  map[net.Conn]*httpConn // owner: mu
+	calls  map[string]*exchange   // owner: mu; by session and id, 2025 only: 2026 knows no cancellation but the disconnect
+	done   [256]*exchange         // owner: mu; ring of answered ones
+	next   int                    // owner: mu
+	active int                    // owner: mu; exchanges, until their acknowledgement was seen or given up
+	quiet  chan struct{}          // owner: mu; closed when active falls to zero
+}
+
+// httpConn is one TCP connection. All its requests come from one process.
+type httpConn struct {
+	nc       net.Conn
+	id       string
+	once     sync.Once
+	identity *peer.Identity
+	err      error
+	release  func()
+}
+
+type httpConnKey struct{}
+
+func (h *httpState) init(s *Server) {
+	h.conns, h.calls = make(map[net.Conn]*httpConn), make(map[string]*exchange)
+	get := func(*http.Request) *mcp.Server { return s.sdk }
+	limit := int64(s.cfg.MaxMessage)
+	h.sessions = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{SessionTimeout: sessionIdle, MaxRequestBodyBytes: limit})
+	h.stateless = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, MaxRequestBodyBytes: limit, PropagateRequestCancellation: true})
+}
+
+// HTTPServer returns a server for a loopback listener, with HTTPHandler and what it needs to know its peers and to see acknowledgements. Call its Serve, and on the way out
+// Shutdown of the Server before the http.Server's.
+func (s *Server) HTTPServer() *http.Server {
+	return &http.Server{
+		Handler:           s.HTTPHandler(),
+		ConnContext:       s.ConnContext,
+		ConnState:         s.ConnState,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+	}
+}
+
+// ConnContext is an http.Server's ConnContext: HTTPHandler finds the connection of a request by it.
+func (s *Server) ConnContext(ctx context.Context, nc net.Conn) context.Context {
+	hc := &httpConn{nc: nc, id: s.cfg.ConnectionID()}
+	s.http.mu.Lock()
+	s.http.conns[nc] = hc
+	s.http.mu.Unlock()
+	return context.WithValue(ctx, httpConnKey{}, hc)
+}
+
+// ConnState is an http.Server's ConnState: it lets go of closed connections.
+func (s *Server) ConnState(nc net.Conn, state http.ConnState) {
+	if state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	s.http.mu.Lock()
+	hc := s.http.conns[nc]
+	delete(s.http.conns, nc)
+	s.http.mu.Unlock()
+	if hc == nil {
+		return
+	}
+	hc.once.Do(func() { hc.err = net.ErrClosed })
+	if hc.release != nil {
+		hc.release()
+	}
+}
+
+func (hc *httpConn) identify(s *Server) (*peer.Identity, error) {
+	hc.once.Do(func() {
+		local, lerr := netip.ParseAddrPort(hc.nc.LocalAddr().String())
+		remote, rerr := netip.ParseAddrPort(hc.nc.RemoteAddr().String())
+		if hc.err = errors.Join(lerr, rerr); hc.err != nil {
+			return
+		}
+		if hc.identity, hc.err = s.cfg.IdentifyTCP(local, remote); hc.err == nil {
+			hc.release = s.cfg.Engine.Connected(hc.identity)
+		}
+	})
+	return hc.identity, hc.err
+}
+
+// HTTPHandler serves Streamable HTTP at any path. It must run under ConnContext (see HTTPServer), on loopback.
+func (s *Server) HTTPHandler() http.Handler {
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.serveHTTP))
+}
+
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	hc, _ := r.Context().Value(httpConnKey{}).(*httpConn)
+	if hc == nil || s.cfg.IdentifyTCP == nil {
+		http.Error(w, "this listener cannot tell its peers apart: serve it by HTTPServer", http.StatusInternalServerError)
+		return
+	}
+	// A page that was rebound to this address by DNS still sends its own name.
+	if !loopbackHost(r.Host) {
+		http.Error(w, "the Host header must name this machine: use 127.0.0.1 or localhost", http.StatusForbidden)
+		return
+	}
+	identity, err := hc.identify(s)
+	if err != nil {
+		s.cfg.Logger.Warn("refusing an HTTP connection", "remote", hc.nc.RemoteAddr().String(), "error", err)
+		http.Error(w, "the process behind this connection cannot be told; it must run on this machine as the same user", http.StatusForbidden)
+		return
+	}
+	if s.cfg.Authorize != nil {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if err := s.cfg.Authorize(token); err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+	}
+	if r.Method != http.MethodPost {
+		s.forwardHTTP(w, r, &source{peer: identity}, false)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.cfg.MaxMessage)))
+	if err != nil {
+		status := http.StatusBadRequest
+		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, "reading the request: "+err.Error(), status)
+		return
+	}
+	var m envelope.Message
+	if err := envelope.Scan(body, &m); err != nil {
+		refuseHTTP(w, http.StatusBadRequest, m.ID, err)
+		return
+	}
+	modern := r.Header.Get(headerProtocol) >= firstModern || envelope.Revision(m.Params) >= firstModern
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	switch {
+	case string(m.Method) == methodCall && m.ID != nil:
+		s.exchangeHTTP(w, r, &m, hc, modern)
+		return
+	case string(m.Method) == noticeCancelled && !modern:
+		s.http.cancelled(identity.Run, r.Header.Get(headerSession), m.Params)
+	}
+	s.forwardHTTP(w, r, &source{peer: identity}, modern)
+}
+
+// forwardHTTP gives a request to the SDK, bound to the process that sent it: a session that one process made is closed to every other.
+func (s *Server) forwardHTTP(w http.ResponseWriter, r *http.Request, from *source, modern bool) {
+	ref := s.reference()
+	s.sources.Store(ref, from)
+	defer s.sources.Delete(ref)
+	r.Header.Set(referenceHeader, ref)
+	r.Header.Set("Authorization", "Bearer "+ref)
+	inner := s.http.sessions
+	if modern {
+		inner = s.http.stateless
+	}
+	bind := auth.RequireBearerToken(func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: from.peer.Run}, nil
+	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
+	bind(inner).ServeHTTP(w, r)
+}
+
+func refuseHTTP(w http.ResponseWriter, status int, id []byte, err error) {
+	code, message, data := wireError(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(appendError(nil, id, code, message, data))
+}
+
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
+}
+
+// acknowledged waits until the peer's kernel has everything that was written.
+func (hc *httpConn) acknowledged() bool {
+	sc, ok := hc.nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	wait := 100 * time.Microsecond
+	for until := time.Now().Add(ackTimeout); time.Now().Before(until); wait = min(2*wait, 20*time.Millisecond) {
+		var standing bool
+		queued := -1
+		if err := raw.Control(func(fd uintptr) {
+			if n, err := drain.Queued(int(fd), drain.TCP); err == nil {
+				queued = n
+			}
+			standing = drain.Standing(int(fd))
+		}); err != nil || !standing || queued < 0 {
+			return false
+		}
+		if queued == 0 {
+			return true
+		}
+		time.Sleep(wait)
+	}
+	return false
+}
