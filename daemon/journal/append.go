@@ -14,8 +14,9 @@ type Entry struct {
 	Event  []byte // required: a JSON object, {"kind":…} first; see chain.CheckEvent
 	Sealed []byte // optional: the payload; only its digest is part of the chain
 
-	// Lazy entries do not make a sync of their own. They go with the next batch, or after
-	// Config.LazyDelay, or at Close.
+	// Lazy entries do not start a write. They go with the next batch, or when somebody Waits for them, or
+	// after Config.LazyDelay, or at Close. An entry whose Append is followed by Wait is fastest lazy, because
+	// the writer's goroutine sleeps on and Wait writes.
 	Lazy bool
 	// Outcome entries may use the reserve when the disk is full: something was sent, and what came of it
 	// must not be lost.
@@ -24,6 +25,7 @@ type Entry struct {
 
 // Commit is the fate of one Append.
 type Commit struct {
+	j           *Journal
 	done        chan struct{}
 	err         error
 	first, last Position
@@ -45,7 +47,12 @@ func (c *Commit) Err() error {
 
 // Wait waits until the entries are durable, or will never be. A context that ends first ends the wait and
 // not the Commit.
+//
+// When nothing is being written, Wait writes the batch itself, in this goroutine, lazy entries or not, and
+// then returns when the disk does, whatever ctx says. That spares waking the writer's goroutine and being
+// woken by it, about a quarter of the time that a commit takes for one writer.
 func (c *Commit) Wait(ctx context.Context) error {
+	c.j.lead(c)
 	select {
 	case <-c.done:
 		return c.err
@@ -95,7 +102,7 @@ const maxForming = 1 << 20
 // Append records the entries, contiguous and in this order, behind those of every Append before it. It
 // never waits for the disk and does not keep the slices. An Append nobody waits for is fine.
 func (j *Journal) Append(entries ...Entry) *Commit {
-	c := &Commit{done: make(chan struct{})}
+	c := &Commit{j: j, done: make(chan struct{})}
 	p := pending{entries: entries, commit: c}
 	if err := p.check(); err != nil {
 		return c.fail(fmt.Errorf("appending to journal: %w", err))
@@ -115,11 +122,36 @@ func (j *Journal) Append(entries ...Entry) *Commit {
 	j.encodeLocked(&p, now)
 	switch {
 	case p.urgent:
-		j.work.Broadcast()
+		if !j.busy { // Whoever is busy looks again when it is done.
+			j.work.Broadcast()
+		}
 	case j.lazy == nil && !j.forming.urgent:
 		j.lazy = time.AfterFunc(j.cfg.LazyDelay, j.Flush)
 	}
 	return c
+}
+
+// lead writes the forming batch if nobody is writing. Otherwise whoever is writing has it written next.
+func (j *Journal) lead(c *Commit) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case <-c.done:
+		return
+	default:
+	}
+	for i := range j.waiting {
+		if j.waiting[i].commit == c {
+			j.waiting[i].urgent = true
+		}
+	}
+	switch {
+	case len(j.forming.entries) == 0:
+	case j.busy:
+		j.forming.urgent = true
+	case j.stopped == nil && j.quarant == nil && len(j.waiting) == 0:
+		j.commitLocked()
+	}
 }
 
 // Flush makes the lazy entries be written now. It does not wait for them.

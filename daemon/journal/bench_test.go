@@ -25,33 +25,39 @@ func benchEntry() journal.Entry {
 // was filled with zeros before, by the same system calls and nothing else. The two take turns, because
 // a disk that others use too is not the same disk a second later.
 func BenchmarkAppend(b *testing.B) {
-	b.Run("writers=1", func(b *testing.B) {
-		cfg := config(newDir(b))
-		cfg.Now = time.Now
-		j, _ := open(b, cfg)
-		e := benchEntry()
-		line, _ := chain.AppendLine(nil, 1000, time.Now(), chain.Hash{}, e.Event, nil)
-		raw, offset := rawFile(b), int64(0)
-		var floor, ours []time.Duration
-		for b.Loop() {
-			start := time.Now()
-			if _, err := raw.WriteAt(line, offset%(32<<20)); err != nil {
-				b.Fatal(err)
+	for _, lazy := range []bool{false, true} {
+		b.Run(fmt.Sprintf("writers=1/lazy=%v", lazy), func(b *testing.B) {
+			cfg := config(newDir(b))
+			cfg.Now = time.Now
+			j, _ := open(b, cfg)
+			e := benchEntry()
+			e.Lazy = lazy
+			line, _ := chain.AppendLine(nil, 1000, time.Now(), chain.Hash{}, e.Event, nil)
+			raw, offset := rawFile(b), int64(0)
+			var floor, ours []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				if _, err := raw.WriteAt(line, offset%(32<<20)); err != nil {
+					b.Fatal(err)
+				}
+				if err := raw.Datasync(); err != nil {
+					b.Fatal(err)
+				}
+				offset += int64(len(line))
+				middle := time.Now()
+				if err := j.Append(e).Wait(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				floor, ours = append(floor, middle.Sub(start)), append(ours, time.Since(middle))
 			}
-			if err := raw.Datasync(); err != nil {
-				b.Fatal(err)
-			}
-			offset += int64(len(line))
-			middle := time.Now()
-			if err := j.Append(e).Wait(context.Background()); err != nil {
-				b.Fatal(err)
-			}
-			floor, ours = append(floor, middle.Sub(start)), append(ours, time.Since(middle))
-		}
-		b.ReportMetric(micro(median(floor)), "floor-µs")
-		b.ReportMetric(micro(median(ours)), "append-µs")
-		b.ReportMetric(float64(median(ours))/float64(median(floor)), "ratio")
-	})
+			b.ReportMetric(micro(median(floor)), "floor-µs")
+			b.ReportMetric(micro(median(ours)), "append-µs")
+			b.ReportMetric(micro(ours[len(ours)*99/100]), "append-p99-µs")
+			b.ReportMetric(micro(floor[len(floor)*99/100]), "floor-p99-µs")
+			b.ReportMetric(micro(ours[len(ours)-1]), "append-max-µs")
+			b.ReportMetric(float64(median(ours))/float64(median(floor)), "ratio")
+		})
+	}
 	for _, writers := range []int{8, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			cfg := config(newDir(b))

@@ -119,6 +119,7 @@ type Journal struct {
 	flush    bool       // write lazy entries now
 	lazy     *time.Timer
 	busy     bool // somebody uses what the writer owns
+	takers   int  // who waits for that to end
 	closing  bool
 	closed   bool
 	stopped  *failure

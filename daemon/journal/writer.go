@@ -48,15 +48,19 @@ func (j *Journal) run() {
 // take waits until nobody uses what the writer owns, and takes it; give gives it back. Resume and
 // AcceptQuarantine use them while the writer may not write.
 func (j *Journal) takeLocked() {
+	j.takers++
 	for j.busy {
 		j.work.Wait()
 	}
+	j.takers--
 	j.busy = true
 }
 
 func (j *Journal) giveLocked() {
 	j.busy = false
-	j.work.Broadcast()
+	if j.takers > 0 || j.closing || j.flush || j.forming.urgent || len(j.waiting) > 0 {
+		j.work.Broadcast()
+	}
 }
 
 // commitLocked writes the forming batch and lets the next one form meanwhile.
@@ -74,10 +78,11 @@ func (j *Journal) commitLocked() {
 		j.publish(&b)
 	}
 	j.mu.Lock()
-	j.giveLocked()
 	if failed != nil {
 		j.stopLocked(failed, b.commits)
+		j.giveLocked()
 	} else {
+		j.giveLocked()
 		j.durableLocked(&b)
 		// Waking the waiters needs no lock, and they are about to want it.
 		j.mu.Unlock()
