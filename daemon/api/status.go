@@ -51,8 +51,9 @@ type UnlockRequest struct {
 	RecoveryKit []byte `json:"recovery_kit,omitempty"`
 }
 
-// PassphraseRequest changes the passphrase; the old one is the request's proof.
+// PassphraseRequest changes the passphrase; the old one proves itself.
 type PassphraseRequest struct {
+	Old []byte `json:"old"`
 	New []byte `json:"new"`
 }
 
@@ -64,8 +65,7 @@ type Credential struct {
 	Place    string    `json:"place,omitempty"`    // the header or query parameter of kinds header and query
 	Username string    `json:"username,omitempty"` // of kind basic
 	PerUse   bool      `json:"per_use"`
-	Generic  bool      `json:"generic"` // may be used by http_request
-	Note     string    `json:"note,omitempty"`
+	Version  int       `json:"version,omitempty"`
 	Created  time.Time `json:"created,omitzero"`
 	Rotated  time.Time `json:"rotated,omitzero"`
 	UsedBy   []string  `json:"used_by,omitempty"` // actions
@@ -74,7 +74,8 @@ type Credential struct {
 // CredentialRequest adds or rotates; Secret travels as base64.
 type CredentialRequest struct {
 	Credential
-	Secret []byte `json:"secret"`
+	Plaintext bool   `json:"allow_plaintext,omitempty"` // the operator accepts http to hosts other than this machine
+	Secret    []byte `json:"secret"`
 }
 
 // Action is one contract, accepted or waiting.

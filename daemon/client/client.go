@@ -1,0 +1,433 @@
+// Package client is how programs of the person's side talk to the daemon: spctl, the tray, and tests.
+//
+// Promises: the zero Operator with its Socket set works. Before the first byte is sent, the socket must lie in a private folder of ours, be ours, and be served by the installed spd
+// (SO_PEERCRED and the file behind /proc/PID/exe, compared by device and inode). No proof goes to a stranger.
+//
+// Non-promises: where the kernel does not show the executable of the process behind the socket (a process that made itself undumpable shows it to root only), the check ends at the
+// owner. A process that controls the real spd from its start, as a debugger does, passes as it.
+//
+// An error that the daemon answered is an *api.Error; so is the one for a daemon that is not running (api.CodeNoDaemon) and for a stranger (api.CodeStranger).
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/vault/secret"
+)
+
+// Operator asks at the operator's socket. It is safe for concurrent use; its fields are not changed once it is used.
+type Operator struct {
+	Socket string // required: the path of operator.sock
+	Daemon string // optional: the installed spd; by default the one beside this program
+	// Proof is asked once, before the first request that needs one. The value is the caller's to wipe after the last request. Nil: such requests fail.
+	Proof func(ctx context.Context) (scheme string, value *secret.Bytes, err error)
+
+	once   sync.Once
+	http   *http.Client
+	proof  sync.Once
+	scheme string
+	value  *secret.Bytes
+	failed error
+}
+
+// maxAnswer bounds one answer, and one line of a stream.
+const maxAnswer = 64 << 20
+
+func (o *Operator) client() *http.Client {
+	o.once.Do(func() {
+		o.http = &http.Client{
+			Transport: &http.Transport{
+				DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx) },
+				DisableCompression: true,
+				IdleConnTimeout:    30 * time.Second,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	})
+	return o.http
+}
+
+// dial connects and looks who is there.
+func (o *Operator) dial(ctx context.Context) (net.Conn, error) {
+	if err := checkSocket(o.Socket); err != nil {
+		return nil, err
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", o.Socket)
+	if err != nil {
+		return nil, notRunning(o.Socket)
+	}
+	if err := checkServer(c, o.Daemon); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func notRunning(socket string) *api.Error {
+	return api.Errorf(api.CodeNoDaemon, "the daemon is not running (nothing answers at %s)", socket).WithHint("start it: systemctl --user start singlepass, or run spd in another terminal")
+}
+
+// Close drops idle connections.
+func (o *Operator) Close() {
+	o.client().CloseIdleConnections()
+}
+
+func (o *Operator) authorize(ctx context.Context, r *http.Request) error {
+	o.proof.Do(func() {
+		if o.Proof == nil {
+			o.failed = api.Errorf(api.CodeProofNeeded, "the operator's proof is needed").WithHint("give the passphrase at the terminal, or with --passphrase-file FILE")
+			return
+		}
+		// Who answers is looked at before the person is asked, so that nobody types a passphrase in vain.
+		c, err := o.dial(ctx)
+		if err != nil {
+			o.failed = err
+			return
+		}
+		_ = c.Close()
+		o.scheme, o.value, o.failed = o.Proof(ctx)
+	})
+	if o.failed != nil {
+		return o.failed
+	}
+	return o.value.Use(func(b []byte) error {
+		r.Header.Set("Authorization", o.scheme+" "+base64.StdEncoding.EncodeToString(b))
+		return nil
+	})
+}
+
+// do sends one request. in is nil for no body. The caller closes the answer's body.
+func (o *Operator) do(ctx context.Context, method, path string, proof bool, in any) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://spd"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking the daemon: %w", err)
+	}
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the request: %w", err)
+		}
+		r.Body, r.ContentLength = &wipedBody{b: b}, int64(len(b))
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if proof {
+		if err := o.authorize(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := o.client().Do(r)
+	if err != nil {
+		var e *api.Error
+		if errors.As(err, &e) {
+			return nil, e
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, api.Errorf(api.CodeNoDaemon, "the daemon went away before it answered: %v", unwrapURL(err)).WithHint("look again with spctl status; what you asked for may have happened")
+	}
+	if resp.StatusCode >= 400 {
+		defer func() { _ = resp.Body.Close() }()
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return nil, answered(b, resp.StatusCode)
+	}
+	return resp, nil
+}
+
+// wipedBody is a request's body, which may hold a secret: it is wiped when the transport is done with it. The transport may close it while it still reads.
+type wipedBody struct {
+	mu sync.Mutex // owns what follows
+	b  []byte
+	n  int
+}
+
+func (w *wipedBody) Read(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n >= len(w.b) {
+		return 0, io.EOF
+	}
+	n := copy(p, w.b[w.n:])
+	w.n += n
+	return n, nil
+}
+
+func (w *wipedBody) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.b)
+	w.n = len(w.b)
+	return nil
+}
+
+func unwrapURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+func answered(b []byte, status int) error {
+	var body struct {
+		Error *api.Error `json:"error"`
+	}
+	if err := json.Unmarshal(b, &body); err != nil || body.Error == nil {
+		return api.Errorf(api.CodeInternal, "the daemon answered with status %d and nothing that can be read", status)
+	}
+	return body.Error
+}
+
+func call[T any](ctx context.Context, o *Operator, method, path string, proof bool, in any) (T, error) {
+	var out T
+	resp, err := o.do(ctx, method, path, proof, in)
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusNoContent {
+		return out, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil {
+		// Unknown fields are ignored: fields may be added, and the daemon may be newer.
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		return out, fmt.Errorf("reading the daemon's answer: %w", err)
+	}
+	return out, nil
+}
+
+type none struct{}
+
+func stream[T any](ctx context.Context, o *Operator, path string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		resp, err := o.do(ctx, http.MethodGet, path, true, nil)
+		if err != nil {
+			yield(zero, err)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(make([]byte, 0, 64<<10), maxAnswer)
+		for lines.Scan() {
+			var item struct {
+				Error *api.Error `json:"error"`
+			}
+			var v T
+			if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+				yield(zero, fmt.Errorf("reading the daemon's stream: %w", err))
+				return
+			}
+			if json.Unmarshal(lines.Bytes(), &item) == nil && item.Error != nil {
+				yield(zero, item.Error)
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err := lines.Err(); err != nil {
+			yield(zero, api.Errorf(api.CodeNoDaemon, "the daemon went away: %v", err))
+		}
+	}
+}
+
+// Status says how the daemon is. It needs no proof.
+func (o *Operator) Status(ctx context.Context) (api.Status, error) {
+	return call[api.Status](ctx, o, http.MethodGet, "/v1/status", false, nil)
+}
+
+// Init makes the vault and leaves it unlocked.
+func (o *Operator) Init(ctx context.Context, in api.InitRequest) (api.InitAnswer, error) {
+	return call[api.InitAnswer](ctx, o, http.MethodPost, "/v1/vault/init", false, in)
+}
+
+// Unlock opens the vault.
+func (o *Operator) Unlock(ctx context.Context, in api.UnlockRequest) (api.Status, error) {
+	return call[api.Status](ctx, o, http.MethodPost, "/v1/vault/unlock", false, in)
+}
+
+// Lock shuts the vault. It needs no proof.
+func (o *Operator) Lock(ctx context.Context) (api.Status, error) {
+	return call[api.Status](ctx, o, http.MethodPost, "/v1/vault/lock", false, nil)
+}
+
+// ChangePassphrase changes the passphrase.
+func (o *Operator) ChangePassphrase(ctx context.Context, in api.PassphraseRequest) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/vault/passphrase", false, in)
+	return err
+}
+
+// Prove only checks the proof.
+func (o *Operator) Prove(ctx context.Context) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/proof", true, nil)
+	return err
+}
+
+// Credentials lists the credentials.
+func (o *Operator) Credentials(ctx context.Context) ([]api.Credential, error) {
+	return call[[]api.Credential](ctx, o, http.MethodGet, "/v1/credentials", true, nil)
+}
+
+// Credential describes one credential.
+func (o *Operator) Credential(ctx context.Context, name string) (api.Credential, error) {
+	return call[api.Credential](ctx, o, http.MethodGet, "/v1/credentials/"+url.PathEscape(name), true, nil)
+}
+
+// AddCredential adds a credential.
+func (o *Operator) AddCredential(ctx context.Context, in api.CredentialRequest) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/credentials", true, in)
+	return err
+}
+
+// RotateCredential replaces a credential's secret. The caller wipes value.
+func (o *Operator) RotateCredential(ctx context.Context, name string, value []byte) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/credentials/"+url.PathEscape(name)+"/rotate", true, map[string][]byte{"secret": value})
+	return err
+}
+
+// RemoveCredential removes a credential.
+func (o *Operator) RemoveCredential(ctx context.Context, name string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), true, nil)
+	return err
+}
+
+// Actions lists the contracts, accepted ones and those that wait.
+func (o *Operator) Actions(ctx context.Context) ([]api.Action, error) {
+	return call[[]api.Action](ctx, o, http.MethodGet, "/v1/actions", true, nil)
+}
+
+// Action shows one contract.
+func (o *Operator) Action(ctx context.Context, name string) (api.Action, error) {
+	return call[api.Action](ctx, o, http.MethodGet, "/v1/actions/"+url.PathEscape(name), true, nil)
+}
+
+// AcceptAction makes exactly these bytes the contract in force.
+func (o *Operator) AcceptAction(ctx context.Context, in api.ActionRequest) (api.Action, error) {
+	return call[api.Action](ctx, o, http.MethodPost, "/v1/actions", true, in)
+}
+
+// RemoveAction withdraws a contract.
+func (o *Operator) RemoveAction(ctx context.Context, name string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/actions/"+url.PathEscape(name), true, nil)
+	return err
+}
+
+// Cards lists the cards that wait.
+func (o *Operator) Cards(ctx context.Context) ([]api.Card, error) {
+	return call[[]api.Card](ctx, o, http.MethodGet, "/v1/approvals", true, nil)
+}
+
+// Card shows one card.
+func (o *Operator) Card(ctx context.Context, id string) (api.Card, error) {
+	return call[api.Card](ctx, o, http.MethodGet, "/v1/approvals/"+url.PathEscape(id), true, nil)
+}
+
+// WatchCards yields every waiting card, then every change. It ends when ctx does, without an error, or with the error that ended it.
+func (o *Operator) WatchCards(ctx context.Context) iter.Seq2[api.CardEvent, error] {
+	return stream[api.CardEvent](ctx, o, "/v1/approvals/stream")
+}
+
+// Answer answers a card.
+func (o *Operator) Answer(ctx context.Context, card string, in api.CardAnswer) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/approvals/"+url.PathEscape(card), true, in)
+	return err
+}
+
+// Sessions lists the sessions.
+func (o *Operator) Sessions(ctx context.Context) ([]api.Session, error) {
+	return call[[]api.Session](ctx, o, http.MethodGet, "/v1/sessions", true, nil)
+}
+
+// RevokeSession ends the session of a run.
+func (o *Operator) RevokeSession(ctx context.Context, run string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/sessions/"+url.PathEscape(run), true, nil)
+	return err
+}
+
+// Query selects activity. Empty fields match everything.
+type Query struct {
+	Run, Tool, State string
+	Since            time.Time
+	Limit            int
+}
+
+func (q Query) encode() string {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("run", q.Run)
+	set("tool", q.Tool)
+	set("state", q.State)
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.UTC().Format(time.RFC3339))
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if len(v) == 0 {
+		return ""
+	}
+	return "?" + v.Encode()
+}
+
+// Activity lists executions, the newest first.
+func (o *Operator) Activity(ctx context.Context, q Query) ([]api.Record, error) {
+	return call[[]api.Record](ctx, o, http.MethodGet, "/v1/activity"+q.encode(), true, nil)
+}
+
+// WatchActivity yields the executions that are there, oldest first, then every change; one may come twice. It ends as WatchCards does.
+func (o *Operator) WatchActivity(ctx context.Context, q Query) iter.Seq2[api.RecordEvent, error] {
+	return stream[api.RecordEvent](ctx, o, "/v1/activity/stream"+q.encode())
+}
+
+// Execution shows one execution.
+func (o *Operator) Execution(ctx context.Context, id string) (api.Record, error) {
+	return call[api.Record](ctx, o, http.MethodGet, "/v1/activity/"+url.PathEscape(id), true, nil)
+}
+
+// Payload opens what was asked for and what came of it.
+func (o *Operator) Payload(ctx context.Context, id string) (api.Payload, error) {
+	return call[api.Payload](ctx, o, http.MethodGet, "/v1/activity/"+url.PathEscape(id)+"/payload", true, nil)
+}
+
+// Check asks the target whether it acted.
+func (o *Operator) Check(ctx context.Context, id string) (api.Checked, error) {
+	return call[api.Checked](ctx, o, http.MethodPost, "/v1/activity/"+url.PathEscape(id)+"/check", true, nil)
+}
+
+// Settle gives the operator's verdict on an unknown outcome.
+func (o *Operator) Settle(ctx context.Context, id string, in api.Verdict) (api.Record, error) {
+	return call[api.Record](ctx, o, http.MethodPost, "/v1/activity/"+url.PathEscape(id)+"/settle", true, in)
+}
+
+// AcceptQuarantine ends a quarantine.
+func (o *Operator) AcceptQuarantine(ctx context.Context, reason string) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/journal/accept", true, api.Quarantine{Reason: reason})
+	return err
+}

@@ -1,0 +1,152 @@
+package control
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/execution"
+)
+
+// defaultLimit bounds a list that names no limit.
+const (
+	defaultLimit = 200
+	maxLimit     = 10000
+)
+
+func query(r request) (Query, error) {
+	values := r.URL.Query()
+	for name := range values {
+		if !slices.Contains([]string{"run", "tool", "state", "since", "limit"}, name) {
+			return Query{}, api.Errorf(api.CodeUsage, "%q is not something to select activity by", name)
+		}
+	}
+	q := Query{Run: values.Get("run"), Tool: values.Get("tool"), State: values.Get("state"), Limit: defaultLimit}
+	if q.State != "" && !slices.Contains(execution.States(), execution.State(q.State)) {
+		return Query{}, api.Errorf(api.CodeUsage, "%q is no state", q.State).WithHint("states are %v", execution.States())
+	}
+	if text := values.Get("since"); text != "" {
+		since, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return Query{}, api.Errorf(api.CodeUsage, "%q is not an RFC 3339 time", text)
+		}
+		q.Since = since
+	}
+	if text := values.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxLimit {
+			return Query{}, api.Errorf(api.CodeUsage, "%q is not a limit between 1 and %d", text, maxLimit)
+		}
+		q.Limit = n
+	}
+	return q, nil
+}
+
+func (s *Server) activity(r request) (any, error) {
+	q, err := query(r)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Activity.List(q)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]api.Record, 0, len(list))
+	for _, x := range list {
+		records = append(records, Record(x))
+	}
+	return records, nil
+}
+
+// streamActivity sends what is there, oldest first, and then every change. The watch starts before the list is read: a change in between comes twice rather than never.
+func (s *Server) streamActivity(r request, send func(any) error) error {
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	changes := s.cfg.Activity.Watch(r.Context(), q)
+	list, err := s.cfg.Activity.List(q)
+	if err != nil {
+		return err
+	}
+	for _, x := range slices.Backward(list) {
+		if err := send(api.RecordEvent{Event: "recorded", Record: Record(x)}); err != nil {
+			return err
+		}
+	}
+	for x := range changes {
+		if err := send(api.RecordEvent{Event: "changed", Record: Record(x)}); err != nil {
+			return err
+		}
+	}
+	return s.ended(r)
+}
+
+func (s *Server) find(id string) (execution.Execution, error) {
+	x, found, err := s.cfg.Activity.Execution(id)
+	if err != nil {
+		return x, err
+	}
+	if !found {
+		return x, api.Errorf(api.CodeNotFound, "there is no execution %q", id).WithHint("spctl activity")
+	}
+	return x, nil
+}
+
+func (s *Server) execution(r request) (any, error) {
+	x, err := s.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return Record(x), nil
+}
+
+func (s *Server) payload(r request) (any, error) {
+	x, err := s.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.cfg.Activity.Payload(r.Context(), x.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Payload{ExecutionID: x.ID, Arguments: p.Arguments, Result: p.Result, Answer: p.Answer, Erased: p.Erased}
+	if p.Effect != nil {
+		e := Effect(*p.Effect)
+		out.Effect = &e
+	}
+	return out, nil
+}
+
+func (s *Server) check(r request) (any, error) {
+	x, err := s.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Verdicts.Check(r.Context(), x.ID)
+}
+
+func (s *Server) settle(r request) (any, error) {
+	var in api.Verdict
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	if len(in.Note) > maxReason {
+		return nil, api.Errorf(api.CodeUsage, "the note has %d bytes, and %d are allowed", len(in.Note), maxReason)
+	}
+	x, err := s.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	if x.State != execution.Unknown {
+		return nil, api.Errorf(api.CodeConflict, "%s is %s; only an unknown outcome takes a verdict", x.ID, x.State).WithHint("spctl activity show %s", x.ID)
+	}
+	if err := s.cfg.Verdicts.Settle(r.Context(), x.ID, in.Done, in.Note, r.by); err != nil {
+		return nil, err
+	}
+	if x, err = s.find(x.ID); err != nil {
+		return nil, err
+	}
+	return Record(x), nil
+}

@@ -1,0 +1,151 @@
+package control
+
+import (
+	"encoding/base64"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/peer"
+)
+
+// Record is how an execution is shown.
+func Record(x execution.Execution) api.Record {
+	r := api.Record{
+		ExecutionID: x.ID, Fingerprint: x.Fingerprint, Tool: x.Tool, Action: x.Action, Actor: x.Actor, ActorDigest: x.ActorDigest, Run: x.Run, IntentScope: x.Scope,
+		Channel: x.Channel, Target: x.Target, Credential: x.Credential, Class: string(x.Class), State: string(x.State), Outcome: string(x.Outcome),
+		OutcomeSource: string(x.Source), TargetStatus: x.TargetStatus, AcceptedAt: utc(x.AcceptedAt), AuthorizedAt: utc(x.AuthorizedAt), AuthorizedBy: x.AuthorizedBy,
+		DispatchedAt: utc(x.DispatchedAt), CompletedAt: utc(x.CompletedAt), DeliveredAt: utc(x.DeliveredAt), ChangedAt: utc(x.ChangedAt), Result: x.Result,
+		ContractDigest: x.ContractDigest, EffectDigest: x.EffectDigest, Reason: x.Reason, Code: api.Code(x.Code), Again: x.Again, InDoubt: x.InDoubt, Pruned: x.Pruned,
+		Attempts: []api.Attempt{}, Callers: []api.Caller{}, CallersDropped: x.Dropped,
+		Timeline: timeline(x), Summary: summary(x),
+	}
+	for _, a := range x.Attempts {
+		r.Attempts = append(r.Attempts, api.Attempt{
+			Number: a.Number, DispatchedAt: utc(a.DispatchedAt), EndedAt: utc(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason,
+		})
+	}
+	for _, c := range x.Callers {
+		c.At = utc(c.At)
+		r.Callers = append(r.Callers, api.Caller(c))
+	}
+	return r
+}
+
+// utc keeps the zero time zero, so that omitzero leaves it out.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// mask stands where the secret will be. Its marks are not ASCII, so that no header value can imitate it.
+func mask(credential string) string { return "‹credential " + credential + "›" }
+
+// Effect is how an effect is shown: exactly what is sent, with the credential masked in its place.
+func Effect(e effect.Effect) api.Effect {
+	out := api.Effect{Channel: string(e.Channel)}
+	if e.HTTP == nil {
+		return out
+	}
+	out.Method, out.URL, out.Size = e.HTTP.Method, e.HTTP.URL, len(e.HTTP.Body)
+	for _, f := range e.HTTP.Header {
+		out.Header = append(out.Header, api.Field(f))
+	}
+	if a := e.Auth; a != nil {
+		secret := mask(a.Credential)
+		switch a.Kind {
+		case "bearer":
+			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Bearer " + secret})
+		case "basic":
+			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Basic " + a.Username + ":" + secret})
+		case "query":
+			separator := "?"
+			for _, c := range out.URL {
+				if c == '?' {
+					separator = "&"
+				}
+			}
+			out.URL += separator + a.Place + "=" + secret
+		default:
+			out.Header = append(out.Header, api.Field{Name: a.Place, Value: secret})
+		}
+	}
+	switch {
+	case len(e.HTTP.Body) == 0:
+	case isText(e.HTTP.Body):
+		out.Body = string(e.HTTP.Body)
+	default:
+		out.BodyB64 = base64.StdEncoding.EncodeToString(e.HTTP.Body)
+	}
+	return out
+}
+
+func isText(b []byte) bool {
+	if !utf8.Valid(b) {
+		return false
+	}
+	for _, r := range string(b) {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// Card is how a card is shown.
+func Card(v CardView) api.Card {
+	c := api.Card{
+		Card: v.Card.ID, Question: string(v.Card.Question), Sentence: v.Sentence, ExecutionID: v.Card.Binding.Execution, Fingerprint: v.Card.Binding.Fingerprint,
+		Tool: v.Execution.Tool, Action: v.Execution.Action, Target: v.Execution.Target, Effect: Effect(v.Effect), Credential: v.Execution.Credential,
+		Class: string(v.Execution.Class), LostAnswer: v.LostAnswer, Why: v.Card.Why, Actor: v.Peer.Actor, Run: v.Card.Binding.Run, Via: v.Peer.Via,
+		Agent: process(v.Peer.Agent), Assurance: string(v.Peer.Assurance), Since: utc(v.Since), CallsBefore: v.CallsBefore, Created: utc(v.Card.Created), Expires: utc(v.Card.Expires),
+		Answers: answers(v.Card.Question), Retry: v.Retry,
+	}
+	if c.Sentence == "" {
+		c.Sentence = sentence(v)
+	}
+	if c.LostAnswer == "" {
+		c.LostAnswer = LostAnswer(v.Execution.Class)
+	}
+	if c.Why == nil {
+		c.Why = []string{}
+	}
+	for _, p := range v.Peer.Chain {
+		c.Chain = append(c.Chain, process(p))
+	}
+	own := Record(v.Execution)
+	c.Record = &own
+	if v.Earlier != nil {
+		earlier := Record(*v.Earlier)
+		c.Original = &earlier
+	}
+	return c
+}
+
+func answers(q approval.Question) []string {
+	switch q {
+	case approval.AskSession, approval.AskSessionAndUse:
+		return []string{string(approval.Once), string(approval.ForRun), string(approval.Deny)}
+	case approval.AskAgain:
+		return []string{string(approval.Once), string(approval.Recorded), string(approval.Deny)}
+	}
+	return []string{string(approval.Once), string(approval.Deny)}
+}
+
+func process(p peer.Process) api.Process {
+	return api.Process{PID: p.PID, UID: p.UID, Exe: p.Exe, Script: p.Script, Digest: p.Digest, Began: utc(p.Began)}
+}
+
+// Session is how a session is shown.
+func Session(v SessionView) api.Session {
+	return api.Session{
+		Run: v.Session.Run, Actor: v.Session.Actor, By: v.Session.By, Card: v.Session.Card, At: utc(v.Session.At), Agent: process(v.Peer.Agent),
+		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls,
+	}
+}

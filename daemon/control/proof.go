@@ -1,0 +1,69 @@
+package control
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/vault/secret"
+)
+
+// SchemePassphrase is the Authorization scheme of a passphrase: "Passphrase BASE64".
+const SchemePassphrase = "Passphrase"
+
+// PassphraseChecker is the vault's word on a passphrase, which takes its time, counts wrong ones and says when the next is taken. It is safe for concurrent use.
+type PassphraseChecker interface {
+	CheckPassphrase(ctx context.Context, passphrase *secret.Bytes) error
+}
+
+// Passphrases returns the Prover that takes the passphrase and nothing else.
+func Passphrases(c PassphraseChecker) Prover { return passphrases{c} }
+
+type passphrases struct{ check PassphraseChecker }
+
+func (p passphrases) Prove(ctx context.Context, scheme string, value *secret.Bytes, _ Peer) (string, error) {
+	if scheme != SchemePassphrase {
+		return "", api.Errorf(api.CodeProofNeeded, "the proof %q is not known here", scheme).WithHint("give the vault's passphrase")
+	}
+	if err := p.check.CheckPassphrase(ctx, value); err != nil {
+		return "", err
+	}
+	return Operator, nil
+}
+
+// admit refuses whoever may not use the socket at all.
+func (s *Server) admit(r *http.Request) (Peer, error) {
+	p, ok := r.Context().Value(peerKey{}).(Peer)
+	if !ok || p.UID != s.cfg.UID() {
+		return Peer{}, api.Errorf(api.CodeAgentCaller, "this socket serves its owner only")
+	}
+	// Browsers cannot speak to a unix socket, but whatever forwards one to TCP would let them: nothing of ours sends these.
+	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		return Peer{}, api.Errorf(api.CodeAgentCaller, "this socket does not serve web pages")
+	}
+	if run, ok := s.cfg.Ancestry.AgentAmong(p.PID); ok {
+		s.cfg.Logger.Warn("an agent's process asked at the operator socket", "run", run, "pid", p.PID)
+		return Peer{}, api.Errorf(api.CodeAgentCaller, "this was started by an agent (%s), and an agent may not decide or look on the person's behalf", run).
+			WithHint("run it in a terminal of your own")
+	}
+	return p, nil
+}
+
+// prove checks the request's proof.
+func (s *Server) prove(r *http.Request, p Peer) (string, error) {
+	header := r.Header.Get("Authorization")
+	r.Header.Del("Authorization")
+	scheme, text, ok := strings.Cut(header, " ")
+	if !ok {
+		return "", api.Errorf(api.CodeProofNeeded, "the operator's proof is needed").WithHint("give the passphrase at the terminal, or with --passphrase-file FILE")
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) == 0 {
+		return "", api.Errorf(api.CodeProofNeeded, "the operator's proof is not readable")
+	}
+	value := secret.New(raw)
+	defer value.Wipe()
+	return s.cfg.Prover.Prove(r.Context(), scheme, value, p)
+}

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/execution"
+)
+
+// LostAnswer says in one sentence what a contract's class means when the answer is lost.
+func LostAnswer(c execution.Class) string {
+	switch c {
+	case execution.ReadOnly:
+		return "It only reads: if the answer is lost, it is simply asked again."
+	case execution.Idempotent:
+		return "The target recognizes a repeat: if the answer is lost, the same request is sent again under the same key and acts once."
+	case execution.StatusQuery:
+		return "If the answer is lost, the target is asked whether it acted; it is sent again only if it did not."
+	}
+	return "If the answer is lost, it is never sent again: you decide whether it was done."
+}
+
+// sentence asks the card's question plainly. Everything in it comes from the contract, the operating system and the effect, never from the agent's words.
+func sentence(v CardView) string {
+	who := cmp.Or(v.Peer.Actor, v.Execution.Actor, "a program")
+	what := fmt.Sprintf("%s at %s", v.Execution.Tool, v.Execution.Target)
+	with := ""
+	if v.Execution.Credential != "" {
+		with = fmt.Sprintf(" with the credential %s", v.Execution.Credential)
+	}
+	switch v.Card.Question {
+	case approval.AskSession, approval.AskSessionAndUse:
+		return fmt.Sprintf("%s wants to run %s%s. It has no session yet.", who, what, with)
+	case approval.AskAgain:
+		return fmt.Sprintf("%s asks for %s again. It was done before, and the result was delivered. Run it again, or hand out the recorded result?", who, what)
+	}
+	return fmt.Sprintf("%s wants to run %s%s.", who, what, with)
+}
+
+// summary says in one sentence what an execution came to.
+func summary(x execution.Execution) string {
+	switch x.State {
+	case execution.Accepted:
+		return "waiting for you; nothing was sent"
+	case execution.Authorized:
+		return "authorized, not sent yet"
+	case execution.Dispatched:
+		return "sent, the answer is awaited"
+	case execution.Unknown:
+		return "sent, and the answer was lost: whether the target acted is not known"
+	case execution.NotDelivered:
+		return outcome(x) + "; no agent is known to have the result"
+	case execution.Delivered:
+		return outcome(x) + "; the result was delivered"
+	case execution.Rejected:
+		return "refused; nothing was sent"
+	case execution.Expired:
+		return "nobody answered in time, or it was cut short; nothing was sent"
+	case execution.Withdrawn:
+		return "withdrawn before it was sent"
+	case execution.NotSent:
+		return "the target could not be reached; nothing was sent"
+	case execution.NotDone:
+		return "sent, and it is established that the target did nothing"
+	}
+	return string(x.State)
+}
+
+func outcome(x execution.Execution) string {
+	text := "done"
+	if x.Outcome == execution.TargetError {
+		text = "the target answered with an error"
+	}
+	if x.TargetStatus != 0 {
+		text += fmt.Sprintf(" (status %d)", x.TargetStatus)
+	}
+	if x.Source != "" && x.Source != execution.FromTarget {
+		text += fmt.Sprintf(", by the word of the %s", map[execution.Source]string{
+			execution.FromLate: "target's late answer", execution.FromQuery: "target's status query", execution.FromMarker: "marker on the host", execution.FromOperator: "operator",
+		}[x.Source])
+	}
+	return text
+}
+
+// timeline orders what is known of an execution's life and says how long each step took.
+func timeline(x execution.Execution) []api.Step {
+	var steps []api.Step
+	add := func(at time.Time, what, format string, args ...any) {
+		if !at.IsZero() {
+			steps = append(steps, api.Step{At: utc(at), What: what, Text: fmt.Sprintf(format, args...)})
+		}
+	}
+	add(x.AcceptedAt, "accepted", "accepted: %s", x.Tool)
+	for i, c := range x.Callers {
+		// The first caller made the execution; it is news only where another run or another request came after it.
+		if i > 0 {
+			add(c.At, "caller_attached", "call %d attached (request %s over %s): nothing new was sent", i+1, cmp.Or(c.RequestID, "?"), cmp.Or(c.Transport, "?"))
+		}
+	}
+	add(x.AuthorizedAt, "authorized", "authorized by %s", cmp.Or(x.AuthorizedBy, "?"))
+	for _, a := range x.Attempts {
+		add(a.DispatchedAt, "dispatched", "attempt %d sent to %s", a.Number, x.Target)
+		text := fmt.Sprintf("attempt %d: the answer was lost", a.Number)
+		if a.Outcome != "" {
+			text = fmt.Sprintf("attempt %d: %s", a.Number, a.Outcome)
+		}
+		if a.Reason != "" {
+			text += " (" + a.Reason + ")"
+		}
+		add(a.EndedAt, "attempt_ended", "%s", text)
+	}
+	if x.State.Completed() {
+		add(x.CompletedAt, "completed", "%s", outcome(x))
+		add(x.DeliveredAt, "delivered", "delivered to the agent")
+	}
+	if x.State.Final() {
+		add(x.ChangedAt, string(x.State), "%s", summary(x))
+	}
+	slices.SortStableFunc(steps, func(a, b api.Step) int { return a.At.Compare(b.At) })
+	for i := 1; i < len(steps); i++ {
+		steps[i].AfterMS = steps[i].At.Sub(steps[i-1].At).Milliseconds()
+	}
+	return steps
+}
