@@ -1,0 +1,117 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+)
+
+// MaxContractBytes bounds a contract's file.
+const MaxContractBytes = 256 << 10
+
+// What a contract means that does not say.
+const (
+	DefaultAttachWindow = time.Hour
+	DefaultRetention    = 30 * 24 * time.Hour
+	DefaultAttempts     = 2 // for read_only and idempotent; the other classes have one
+	MaxAttempts         = 5
+)
+
+// Contract is one action's contract. Only Parse makes one; it is not changed afterwards.
+type Contract struct {
+	Action      string // the tool's name
+	Title       string
+	Description string
+	Channel     effect.Channel
+	Input       json.RawMessage // the JSON Schema of the arguments, members in the file's order
+	Credential  string          // the credential's name in the vault; empty when none is used
+	Approval    Approval
+	HTTP        *HTTP
+	Replay      Replay
+	Retention   Retention
+	Digest      string // "sha256:" and the hash of the exact bytes of the file; what the operator accepts
+
+	input     *input
+	condition *condition
+}
+
+// Approval says when the person is asked beyond the run's session.
+type Approval struct {
+	PerUse   bool   // each time
+	PerUseIf string // each time when this CEL condition over args holds; empty when there is none
+}
+
+// HTTP is the request that the action makes.
+type HTTP struct {
+	Method    string
+	URL       string // as written, placeholders and all
+	Headers   []Pair
+	Query     []Pair
+	Connect   time.Duration // 0: the channel's default
+	Total     time.Duration // 0: the channel's default
+	MaxAnswer int64         // bytes; 0: the channel's default
+	Success   []StatusRange // what counts as done; 200 to 299 unless the contract says otherwise
+
+	origin string // scheme and authority, fixed by the contract
+	path   []template
+	json   *jsonTemplate
+	form   []Pair // nil when the body is no form
+	body   *template
+}
+
+// Succeeded says whether a status means that the target did what was asked.
+func (h *HTTP) Succeeded(status int) bool {
+	for _, r := range h.Success {
+		if r.From <= status && status <= r.To {
+			return true
+		}
+	}
+	return false
+}
+
+// StatusRange is a range of HTTP statuses, both ends included.
+type StatusRange struct{ From, To int }
+
+// Pair is one header field, query parameter or form field.
+type Pair struct {
+	Name  string
+	Value string // as written
+
+	template template
+}
+
+// Replay is what a lost answer means.
+type Replay struct {
+	Class             execution.Class
+	IdempotencyHeader string        // idempotent only
+	KeyLifetime       time.Duration // idempotent only; how long the target remembers a key
+	Fingerprint       []string      // the arguments that make an intent; all of them unless the contract says otherwise
+	AttachWindow      time.Duration
+	AfterDelivery     execution.AfterDelivery
+	IntentScope       IntentScope
+	Attempts          int // automatic ones, the first included
+}
+
+// IntentScope says where a repeat without a client's key still means the same intent. The zero value is invalid.
+type IntentScope string
+
+// The intent scopes: within one run, or across the runs of one actor until the outcome is verified.
+const (
+	ScopeRun     IntentScope = "run"
+	ScopeDurable IntentScope = "durable"
+)
+
+// Retention says how long things are kept.
+type Retention struct {
+	Result time.Duration
+}
+
+// Digest is what an operator accepts: the hash of the exact bytes of a contract's file.
+func Digest(src []byte) string {
+	sum := sha256.Sum256(src)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
