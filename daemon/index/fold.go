@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"singlepass.dev/daemon/execution"
 )
@@ -149,14 +148,15 @@ func (s *state) addMatch(x *execution.Execution) error {
 	if err != nil {
 		return err
 	}
-	ids = append(slices.Clone(ids), x.ID)
-	for i := 0; len(ids) > maxMatches && i < len(ids)-1; {
-		if _, open := s.open[ids[i]]; open {
-			i++
-			continue
+	// What is closed never opens again, so what falls out here is never missed.
+	older := max(0, len(ids)+1-maxMatches)
+	kept := make(matches, 0, maxMatches+1)
+	for i, id := range ids {
+		if _, open := s.open[id]; open || i >= older {
+			kept = append(kept, id)
 		}
-		ids = slices.Delete(ids, i, i+1)
 	}
+	ids = append(kept, x.ID)
 	s.active[key] = ids
 	if keyed(x.Scope) {
 		s.active[keyedKey(x.Actor, x.Scope)] = matches{x.ID}

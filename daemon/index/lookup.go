@@ -53,12 +53,14 @@ func (ix *Index) Match(actor, scope, fingerprint string) ([]execution.Execution,
 		return nil, err
 	}
 	found := make([]execution.Execution, 0, len(ids))
-	for _, id := range slices.Backward(ids) {
+	for i, id := range slices.Backward(ids) {
 		x, err := ix.listed(id)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, x)
+		if i >= len(ids)-maxMatches || x.State.Open() {
+			found = append(found, x)
+		}
 	}
 	return found, nil
 }
