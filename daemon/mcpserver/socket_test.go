@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"singlepass.dev/daemon/mcpserver/enginetest"
 )
 
 func TestAClientOfEitherRevisionCallsAToolAndItsArgumentsArriveUntouched(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
-			e := newEngine(t)
+			e := enginetest.New(t)
 			session := connect(t, dial(t, newServer(t, e, nil), "socket"), revision, nil)
 			arguments := json.RawMessage(`{"n":9007199254740993,"a":{"b":1},"n2":1.0}`)
 			result, err := session.CallTool(context.Background(), &mcp.CallToolParams{
@@ -24,7 +25,7 @@ func TestAClientOfEitherRevisionCallsAToolAndItsArgumentsArriveUntouched(t *test
 			if text := result.Content[0].(*mcp.TextContent).Text; text != string(arguments) {
 				t.Errorf("the engine saw %s, want %s", text, arguments)
 			}
-			got := e.last()
+			got := e.Last()
 			if got.Key != "k1" || got.KeySource != "meta" || got.Correlation.Protocol != revision || got.Correlation.Client != "go-client/2" || got.Correlation.RequestID == "" {
 				t.Errorf("correlation %+v, key %q from %q", got.Correlation, got.Key, got.KeySource)
 			}
@@ -32,7 +33,7 @@ func TestAClientOfEitherRevisionCallsAToolAndItsArgumentsArriveUntouched(t *test
 			if !ok || ours["execution_id"] != "act_01" || ours["recorded"] != false {
 				t.Errorf("_meta is %v", result.Meta)
 			}
-			e.expect("delivered socket_drained")
+			e.Expect("delivered socket_drained")
 			tools, err := session.ListTools(context.Background(), nil)
 			if err != nil || len(tools.Tools) != 1 || tools.Tools[0].Name != "echo" {
 				t.Errorf("listing tools: %v, %v", tools, err)
@@ -42,7 +43,7 @@ func TestAClientOfEitherRevisionCallsAToolAndItsArgumentsArriveUntouched(t *test
 }
 
 func TestACallRightBehindInitializeIsAnswered(t *testing.T) {
-	e := newEngine(t)
+	e := enginetest.New(t)
 	w := newWire(t, dial(t, newServer(t, e, nil), "socket"))
 	w.send(initialize + "\n" + `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}`)
 	if line := w.recv(); !strings.Contains(line, `"id":"init"`) {
