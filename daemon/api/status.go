@@ -98,6 +98,7 @@ type Action struct {
 
 // ActionRequest accepts a contract: the bytes that the operator was shown, and their digest.
 type ActionRequest struct {
+	Name   string `json:"action"` // as the operator was shown it
 	Digest string `json:"digest"`
 	File   string `json:"file"`
 	Source []byte `json:"source"`

@@ -105,7 +105,7 @@ func Card(v CardView) api.Card {
 		Tool: v.Execution.Tool, Action: v.Execution.Action, Target: v.Execution.Target, Effect: Effect(v.Effect), Credential: v.Execution.Credential,
 		Class: string(v.Execution.Class), LostAnswer: v.LostAnswer, Why: v.Card.Why, Actor: v.Peer.Actor, Run: v.Card.Binding.Run, Via: v.Peer.Via,
 		Agent: process(v.Peer.Agent), Assurance: string(v.Peer.Assurance), Since: utc(v.Since), CallsBefore: v.CallsBefore, Created: utc(v.Card.Created), Expires: utc(v.Card.Expires),
-		Answers: answers(v.Card.Question), Retry: v.Retry,
+		Answers: answers(v), Retry: v.Retry,
 	}
 	if c.Sentence == "" {
 		c.Sentence = sentence(v)
@@ -128,14 +128,16 @@ func Card(v CardView) api.Card {
 	return c
 }
 
-func answers(q approval.Question) []string {
-	switch q {
-	case approval.AskSession, approval.AskSessionAndUse:
-		return []string{string(approval.Once), string(approval.ForRun), string(approval.Deny)}
-	case approval.AskAgain:
-		return []string{string(approval.Once), string(approval.Recorded), string(approval.Deny)}
+// answers lists what makes sense; package approval has the last word.
+func answers(v CardView) []string {
+	list := []string{string(approval.Once)}
+	if v.Card.Question == approval.AskSession || v.Card.Question == approval.AskSessionAndUse {
+		list = append(list, string(approval.ForRun))
 	}
-	return []string{string(approval.Once), string(approval.Deny)}
+	if v.Earlier != nil && v.Earlier.State.Completed() {
+		list = append(list, string(approval.Recorded))
+	}
+	return append(list, string(approval.Deny))
 }
 
 func process(p peer.Process) api.Process {

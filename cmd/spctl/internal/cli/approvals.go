@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"singlepass.dev/daemon/api"
+)
+
+func (a *app) approvalCommands() []*cobra.Command {
+	var follow bool
+	approvals := a.reading(&cobra.Command{
+		Use: "approvals", Short: "list the cards that wait for your answer", GroupID: "decide", Args: cobra.NoArgs,
+		Long: `Lists the cards that wait, with everything that is needed to answer them. With --follow it stays, and shows new cards
+as they come; with --json as well, every line is one JSON object with the card's id as "card" and an "event": first
+the waiting ones, then "added", "changed", "answered" and "void".`,
+		RunE: func(c *cobra.Command, _ []string) error { return a.approvals(c, follow) },
+	})
+	approvals.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show what changes")
+
+	var once, session, recorded bool
+	approve := &cobra.Command{
+		Use: "approve [CARD]", Short: "say yes to a card", GroupID: "decide", Args: cobra.MaximumNArgs(1), ValidArgsFunction: noFiles,
+		Long: `Says yes. Without --once, --session or --recorded the card is shown first and the answer is asked for at the terminal;
+without CARD as well, the only card that waits is taken.
+
+  --once      this execution, and nothing else
+  --session   this execution, and a session for the process that asked, for as long as it lives
+  --recorded  for a repeat of something already done: hand out the recorded result, and send nothing`,
+		RunE: func(c *cobra.Command, args []string) error { return a.approve(c, args, once, session, recorded) },
+	}
+	approve.Flags().BoolVar(&once, "once", false, "this execution only")
+	approve.Flags().BoolVar(&session, "session", false, "and a session for its run")
+	approve.Flags().BoolVar(&recorded, "recorded", false, "hand out the recorded result of the earlier execution")
+	approve.MarkFlagsMutuallyExclusive("once", "session", "recorded")
+
+	var reason string
+	deny := &cobra.Command{
+		Use: "deny CARD", Short: "say no to a card; the agent reads the reason", GroupID: "decide", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := a.ask()
+			if err != nil {
+				return err
+			}
+			if err := o.Answer(c.Context(), args[0], api.CardAnswer{Answer: "deny", Reason: reason}); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "denied %s; nothing was sent\n", oneLine(args[0]))
+			return nil
+		},
+	}
+	deny.Flags().StringVar(&reason, "reason", "", "why; the agent gets to read it")
+
+	sessions := a.reading(&cobra.Command{
+		Use: "sessions", Short: "list the processes that may act", GroupID: "decide", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.sessions(c) },
+	})
+	revoke := &cobra.Command{
+		Use: "revoke RUN", Short: "end a session; what was not sent yet is withdrawn", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := a.ask()
+			if err != nil {
+				return err
+			}
+			if err := o.RevokeSession(c.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "the session of %s has ended\n", oneLine(args[0]))
+			return nil
+		},
+	}
+	one := &cobra.Command{Use: "session", Short: "end a session", GroupID: "decide", Args: cobra.NoArgs, RunE: help}
+	one.AddCommand(revoke)
+	return []*cobra.Command{approvals, approve, deny, sessions, one}
+}
+
+func noFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) approvals(c *cobra.Command, follow bool) error {
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	if !follow {
+		cards, err := o.Cards(c.Context())
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return printLines(a, cards)
+		}
+		if len(cards) == 0 {
+			fmt.Fprintln(a.out, "no card waits")
+		}
+		for _, card := range cards {
+			a.printCard(card)
+		}
+		return nil
+	}
+	for e, err := range o.WatchCards(c.Context()) {
+		if err != nil {
+			return err
+		}
+		if a.json {
+			if err := a.printJSON(e); err != nil {
+				return err
+			}
+			continue
+		}
+		switch e.Event {
+		case "answered":
+			fmt.Fprintf(a.out, "%s was answered by %s\n\n", oneLine(e.Card.Card), oneLine(e.By))
+		case "void":
+			fmt.Fprintf(a.out, "%s is void: %s\n\n", oneLine(e.Card.Card), oneLine(e.Note))
+		default:
+			a.printCard(e.Card)
+		}
+	}
+	return nil
+}
+
+// printCard shows everything that the answer depends on, the earlier record of a retried call first.
+func (a *app) printCard(card api.Card) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "  %s\t%s\n", name, oneLine(value))
+		}
+	}
+	fmt.Fprintf(a.out, "%s  %s\n", oneLine(card.Card), oneLine(card.Sentence))
+	if card.Original != nil {
+		row("earlier", fmt.Sprintf("%s, %s: %s", card.Original.ExecutionID, local(card.Original.ChangedAt), card.Original.Summary))
+	}
+	row("retry", card.Retry)
+	for _, why := range card.Why {
+		row("why asked", why)
+	}
+	row("action", card.Tool)
+	row("target", card.Target)
+	if card.Effect.Method != "" {
+		row("sends", card.Effect.Method+" "+card.Effect.URL)
+		for _, f := range card.Effect.Header {
+			fmt.Fprintf(w, "  \t%s\n", oneLine(f.Name+": "+f.Value))
+		}
+		switch {
+		case card.Effect.Body != "":
+			for line := range strings.SplitSeq(card.Effect.Body, "\n") {
+				fmt.Fprintf(w, "  \t| %s\n", oneLine(line))
+			}
+		case card.Effect.BodyB64 != "":
+			fmt.Fprintf(w, "  \t| %d bytes that are not text\n", card.Effect.Size)
+		}
+	}
+	row("credential", card.Credential)
+	row("lost answer", card.LostAnswer)
+	row("asked by", card.Actor)
+	row("program", fmt.Sprintf("%s (%s), pid %d", card.Agent.Exe, card.Assurance, card.Agent.PID))
+	if card.Agent.Script != "" {
+		row("script", card.Agent.Script)
+	}
+	if len(card.Chain) > 0 {
+		names := make([]string, len(card.Chain))
+		for i, p := range card.Chain {
+			names[i] = fmt.Sprintf("%s (%d)", p.Exe, p.PID)
+		}
+		row("started by", strings.Join(names, ", "))
+	}
+	row("run", fmt.Sprintf("%s, first seen %s, %s before", card.Run, local(card.Since), plural(card.CallsBefore, "call", "")))
+	row("execution", card.ExecutionID)
+	row("valid for", ago(card.Expires.Sub(a.now())))
+	_ = w.Flush()
+	fmt.Fprintln(a.out)
+}
+
+func (a *app) approve(c *cobra.Command, args []string, once, session, recorded bool) error {
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	answer := ""
+	switch {
+	case once:
+		answer = "once"
+	case session:
+		answer = "session"
+	case recorded:
+		answer = "recorded"
+	}
+	id := ""
+	if len(args) == 1 {
+		id = args[0]
+	}
+	if id == "" || answer == "" {
+		card, err := a.oneCard(c, id)
+		if err != nil {
+			return err
+		}
+		a.printCard(card)
+		if id, answer, err = a.askAnswer(card, answer); err != nil {
+			return err
+		}
+	}
+	if err := o.Answer(c.Context(), id, api.CardAnswer{Answer: answer}); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "answered %s: %s\n", oneLine(id), answer)
+	return nil
+}
+
+// oneCard finds the card that is meant; without an id only if there is no choice.
+func (a *app) oneCard(c *cobra.Command, id string) (api.Card, error) {
+	if id != "" {
+		return a.operator.Card(c.Context(), id)
+	}
+	cards, err := a.operator.Cards(c.Context())
+	switch {
+	case err != nil:
+		return api.Card{}, err
+	case len(cards) == 0:
+		return api.Card{}, api.Errorf(api.CodeMissing, "no card waits")
+	case len(cards) > 1:
+		return api.Card{}, usage("%d cards wait; say which one", len(cards)).WithHint("spctl approvals")
+	}
+	return cards[0], nil
+}
+
+func (a *app) askAnswer(card api.Card, answer string) (string, string, error) {
+	if answer != "" {
+		return card.Card, answer, a.confirm("Approve it (" + answer + ")?")
+	}
+	choices := map[string]string{"o": "once", "once": "once", "d": "deny", "deny": "deny"}
+	words := []string{"[o]nce"}
+	if slices.Contains(card.Answers, "session") {
+		choices["s"], choices["session"] = "session", "session"
+		words = append(words, "[s]ession")
+	}
+	if slices.Contains(card.Answers, "recorded") {
+		choices["r"], choices["recorded"] = "recorded", "recorded"
+		words = append(words, "[r]ecorded result")
+	}
+	words = append(words, "[d]eny", "or leave it (Enter)")
+	text, err := a.choose(strings.Join(words, ", ") + "? ")
+	if err != nil {
+		return "", "", err
+	}
+	answer, ok := choices[text]
+	if !ok {
+		return "", "", errNoAnswer
+	}
+	return card.Card, answer, nil
+}
+
+func (a *app) sessions(c *cobra.Command) error {
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	list, err := o.Sessions(c.Context())
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printLines(a, list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "no process has a session")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RUN\tACTOR\tPID\tSINCE\tCALLS\t")
+	for _, s := range list {
+		state := ""
+		if s.Suspended {
+			state = "suspended: the vault is locked"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\n", oneLine(s.Run), cut(s.Actor, 60), s.Agent.PID, local(s.At), s.Calls, state)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/vault/secret"
+)
+
+// kinds are the kinds of this version; the others are known by name, so that the answer to them is "not yet".
+var (
+	kinds      = []string{"bearer", "basic", "header", "query"}
+	laterKinds = []string{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password", "env"}
+)
+
+// valueFlags are the ways in which a secret comes in. There is no flag that takes the secret itself: it would stand in the process list and in the shell's history.
+type valueFlags struct {
+	file  string
+	stdin bool
+}
+
+func (v *valueFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&v.file, "value-file", "", "file with the secret, 0600 and yours")
+	c.Flags().BoolVar(&v.stdin, "value-stdin", false, "read the secret from standard input")
+	c.MarkFlagsMutuallyExclusive("value-file", "value-stdin")
+}
+
+func (v *valueFlags) read(a *app, c *cobra.Command) (*secret.Bytes, error) {
+	switch {
+	case v.file != "":
+		return readSecret(v.file)
+	case v.stdin:
+		return a.readStdin()
+	}
+	return a.newPassphrase(c.Context(), "", "The credential's value: ")
+}
+
+func (a *app) credentialCommand() *cobra.Command {
+	group := &cobra.Command{Use: "credential", Short: "keep credentials; none is ever shown", GroupID: "set", Args: cobra.NoArgs, RunE: help}
+
+	var in api.CredentialRequest
+	var value valueFlags
+	add := &cobra.Command{
+		Use: "add NAME --kind KIND --target URL", Short: "add a credential", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		Long: `Adds a credential. It is only ever sent to its targets: scheme, host, port and path prefix have to fit. The value comes
+from a file (--value-file), from standard input (--value-stdin), or is asked for at the terminal.
+
+  bearer   Authorization: Bearer VALUE
+  basic    Authorization: Basic, with --username; the value is the password
+  header   a header of its own, named by --name
+  query    a query parameter, named by --name`,
+		Example: "  spctl credential add deploy --kind bearer --target https://deploy.internal.example/v1/ --value-stdin < token",
+		RunE: func(c *cobra.Command, args []string) error {
+			in.Name = args[0]
+			return a.addCredential(c, in, &value)
+		},
+	}
+	f := add.Flags()
+	f.StringVar(&in.Kind, "kind", "", strings.Join(kinds, ", "))
+	f.StringArrayVar(&in.Targets, "target", nil, "where it may be sent: scheme, host, port and path prefix (repeatable)")
+	f.StringVar(&in.Place, "name", "", "the header or query parameter, for kinds header and query")
+	f.StringVar(&in.Username, "username", "", "the user name, for kind basic")
+	f.BoolVar(&in.PerUse, "per-use", false, "ask each time it is used, also within a session")
+	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
+	value.add(add)
+	_ = add.MarkFlagRequired("kind")
+	_ = add.MarkFlagRequired("target")
+	_ = add.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
+
+	list := a.reading(&cobra.Command{
+		Use: "list", Short: "list the credentials", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.listCredentials(c) },
+	})
+	show := a.reading(&cobra.Command{
+		Use: "show NAME", Short: "describe a credential; its value is never shown", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		RunE: func(c *cobra.Command, args []string) error { return a.showCredential(c, args[0]) },
+	})
+	var rotated valueFlags
+	rotate := &cobra.Command{
+		Use: "rotate NAME", Short: "replace a credential's value and keep its name", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := a.ask()
+			if err != nil {
+				return err
+			}
+			v, err := rotated.read(a, c)
+			if err != nil {
+				return err
+			}
+			defer v.Wipe()
+			if err := exposed(v, func(b []byte) error { return o.RotateCredential(c.Context(), args[0], b) }); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "rotated %s; what had not been sent with the old value is withdrawn\n", oneLine(args[0]))
+			return nil
+		},
+	}
+	rotated.add(rotate)
+	remove := &cobra.Command{
+		Use: "remove NAME", Short: "remove a credential", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := a.ask()
+			if err != nil {
+				return err
+			}
+			if err := o.RemoveCredential(c.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "removed %s\n", oneLine(args[0]))
+			return nil
+		},
+	}
+	group.AddCommand(add, list, show, rotate, remove)
+	return group
+}
+
+func (a *app) addCredential(c *cobra.Command, in api.CredentialRequest, value *valueFlags) error {
+	switch {
+	case slices.Contains(laterKinds, in.Kind):
+		return usage("credentials of kind %s are not available in this version", in.Kind).WithHint("available are %s", strings.Join(kinds, ", "))
+	case !slices.Contains(kinds, in.Kind):
+		return usage("%q is not a kind of credential", in.Kind).WithHint("available are %s", strings.Join(kinds, ", "))
+	}
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	v, err := value.read(a, c)
+	if err != nil {
+		return err
+	}
+	defer v.Wipe()
+	if err := exposed(v, func(b []byte) error {
+		in.Secret = b
+		return o.AddCredential(c.Context(), in)
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "added %s (%s); it is only ever sent to %s\n", oneLine(in.Name), in.Kind, oneLine(strings.Join(in.Targets, ", ")))
+	return nil
+}
+
+func (a *app) listCredentials(c *cobra.Command) error {
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	list, err := o.Credentials(c.Context())
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printLines(a, list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "no credential is kept")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tKIND\tASKS\tROTATED\tTARGETS")
+	for _, cred := range list {
+		asks := "by session"
+		if cred.PerUse {
+			asks = "each time"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", oneLine(cred.Name), oneLine(cred.Kind), asks, local(cred.Rotated), oneLine(strings.Join(cred.Targets, ", ")))
+	}
+	return w.Flush()
+}
+
+func (a *app) showCredential(c *cobra.Command, name string) error {
+	o, err := a.ask()
+	if err != nil {
+		return err
+	}
+	cred, err := o.Credential(c.Context(), name)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(cred)
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, oneLine(value))
+		}
+	}
+	row("name", cred.Name)
+	row("kind", cred.Kind)
+	row("placed in", cred.Place)
+	row("user name", cred.Username)
+	for _, t := range cred.Targets {
+		row("target", t)
+	}
+	row("asks", map[bool]string{true: "each time", false: "by session"}[cred.PerUse])
+	row("added", local(cred.Created))
+	row("rotated", local(cred.Rotated))
+	row("version", fmt.Sprint(cred.Version))
+	row("value", "kept in the vault; no command shows it")
+	return w.Flush()
+}

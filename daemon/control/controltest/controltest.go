@@ -1,0 +1,504 @@
+// Package controltest serves the operator's interface from a real vault and from an engine that is only a table, for tests of the server, the client, the command line and the tray.
+package controltest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/control"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/home"
+	"singlepass.dev/daemon/peer"
+	"singlepass.dev/vault"
+	"singlepass.dev/vault/keychain"
+	"singlepass.dev/vault/secret"
+)
+
+// Daemon is everything that a control.Server needs. Its vault is real, has no keyring, and lies in the home.
+type Daemon struct {
+	control.VaultParts
+	Server *control.Server
+	Agents map[int]string // pids that have an agent among their ancestors, and its run
+
+	home   home.Home
+	now    func() time.Time
+	prover *remembering
+
+	mu         sync.Mutex // owns what follows
+	cards      []control.CardView
+	executions []execution.Execution
+	sessions   []control.SessionView
+	actions    []api.Action
+	cardWatch  []chan control.CardChange
+	workWatch  []chan execution.Execution
+	quarantine bool
+	answers    []string // "CARD ANSWER REASON", in order
+}
+
+// noKeyring is the keychain of a machine without a Secret Service.
+type noKeyring struct{}
+
+func (noKeyring) Get(context.Context, string) (*secret.Bytes, error) { return nil, keychain.ErrNoBus }
+func (noKeyring) Set(context.Context, string, *secret.Bytes) error   { return keychain.ErrNoBus }
+func (noKeyring) Delete(context.Context, string) error               { return keychain.ErrNoBus }
+
+// remembering derives the same right passphrase once only: a derivation takes long by design, and tests prove often.
+type remembering struct {
+	control.Prover
+	mu   sync.Mutex // owns what follows
+	sums map[[32]byte]string
+}
+
+func (p *remembering) Prove(ctx context.Context, scheme string, value *secret.Bytes, peer control.Peer) (string, error) {
+	var sum [32]byte
+	if err := value.Use(func(b []byte) error { sum = sha256.Sum256(append([]byte(scheme+" "), b...)); return nil }); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if by, ok := p.sums[sum]; ok {
+		return by, nil
+	}
+	by, err := p.Prover.Prove(ctx, scheme, value, peer)
+	if err == nil {
+		p.sums = map[[32]byte]string{sum: by}
+	}
+	return by, err
+}
+
+// New makes the folders of h, opens the vault and returns a daemon that does not listen yet.
+func New(h home.Home, now func() time.Time) (*Daemon, error) {
+	if err := h.Create(); err != nil {
+		return nil, err
+	}
+	v, err := vault.Open(vault.Config{Path: h.Vault(), Keychain: noKeyring{}, Now: now, Rand: rand.Reader})
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{home: h, now: now, Agents: map[int]string{}}
+	d.VaultParts = control.VaultParts{Vault: v, Closing: d.closing}
+	d.prover = &remembering{Prover: control.Passphrases(v)}
+	d.Server, err = control.New(control.Config{
+		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Journal: d, Ancestry: d,
+		Prover: d.prover, Now: now,
+	})
+	return d, err
+}
+
+// Listen listens on the operator's socket.
+func (d *Daemon) Listen() (net.Listener, error) {
+	l, err := net.Listen("unix", d.home.OperatorSocket())
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(d.home.OperatorSocket(), 0o600)
+}
+
+// Shutdown stops the server and closes the vault.
+func (d *Daemon) Shutdown(ctx context.Context) error {
+	d.closing()
+	return errors.Join(d.Server.Shutdown(ctx), d.Vault.Close())
+}
+
+// ChangePassphrase changes the passphrase, after which the old one is not remembered.
+func (d *Daemon) ChangePassphrase(ctx context.Context, old, new *secret.Bytes) error {
+	d.prover.mu.Lock()
+	defer d.prover.mu.Unlock()
+	d.prover.sums = nil
+	return d.VaultParts.ChangePassphrase(ctx, old, new)
+}
+
+// closing ends the streams, and voids what waits.
+func (d *Daemon) closing() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.cardWatch {
+		close(c)
+	}
+	for _, c := range d.workWatch {
+		close(c)
+	}
+	d.cardWatch, d.workWatch, d.cards = nil, nil, nil
+}
+
+// Status implements control.Daemon.
+func (d *Daemon) Status() api.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := api.Status{
+		Vault: string(d.Vault.Status()), Pending: len(d.cards), Journal: "ok", Sessions: len(d.sessions), Version: "test", PID: os.Getpid(), Since: d.now().UTC(),
+		Head: &api.Head{Seq: 7, Hash: "00"},
+	}
+	if s.Vault != "uninitialized" {
+		s.Keyring = "not_used"
+	}
+	if d.quarantine {
+		s.Journal = "quarantine"
+	}
+	for _, x := range d.executions {
+		if x.State == execution.Unknown {
+			s.Unknown++
+		}
+	}
+	for _, a := range d.actions {
+		if a.State == "accepted" {
+			s.Actions++
+		}
+	}
+	return s
+}
+
+// Ask puts up a card for an accepted execution, and the execution with it.
+func (d *Daemon) Ask(v control.CardView) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cards = append(d.cards, v)
+	d.putLocked(v.Execution)
+	for _, c := range d.cardWatch {
+		c <- control.CardChange{Kind: control.Added, Card: v}
+	}
+}
+
+// Put records an execution.
+func (d *Daemon) Put(x execution.Execution) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.putLocked(x)
+}
+
+func (d *Daemon) putLocked(x execution.Execution) {
+	if i := slices.IndexFunc(d.executions, func(o execution.Execution) bool { return o.ID == x.ID }); i >= 0 {
+		d.executions[i] = x
+	} else {
+		d.executions = append(d.executions, x)
+	}
+	for _, c := range d.workWatch {
+		c <- x
+	}
+}
+
+// Session records a session.
+func (d *Daemon) Session(v control.SessionView) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sessions = append(d.sessions, v)
+}
+
+// Quarantine puts the journal into quarantine.
+func (d *Daemon) Quarantine() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.quarantine = true
+}
+
+// Answers returns what was answered, in order.
+func (d *Daemon) Answers() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.answers)
+}
+
+// Cards implements control.Approvals.
+func (d *Daemon) Cards() []control.CardView {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.cards)
+}
+
+// Answer implements control.Approvals, by the real rules of package approval.
+func (d *Daemon) Answer(_ context.Context, id string, decision approval.Decision) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.cards, func(v control.CardView) bool { return v.Card.ID == id })
+	if i < 0 {
+		return api.Errorf(api.CodeMissing, "no card %q waits", id)
+	}
+	v := d.cards[i]
+	_, session, err := v.Card.Decide(decision, v.Peer.Actor)
+	if err != nil {
+		return api.Errorf(api.CodeConflict, "%v", err)
+	}
+	d.cards = slices.Delete(d.cards, i, i+1)
+	d.answers = append(d.answers, fmt.Sprintf("%s %s %s", id, decision.Answer, decision.Reason))
+	if session != nil {
+		d.sessions = append(d.sessions, control.SessionView{Session: *session, Peer: v.Peer})
+	}
+	event := execution.Event{Kind: execution.KindAuthorized, ID: v.Execution.ID, At: decision.At, By: decision.By}
+	if decision.Answer == approval.Deny {
+		event = execution.Event{Kind: execution.KindRejected, ID: v.Execution.ID, At: decision.At, By: decision.By, Code: string(api.CodeDenied), Reason: decision.Reason}
+	}
+	x, err := execution.Apply(v.Execution, event)
+	if err != nil {
+		return err
+	}
+	d.putLocked(x)
+	for _, c := range d.cardWatch {
+		c <- control.CardChange{Kind: control.Answered, Card: v, By: decision.By, Reason: decision.Reason}
+	}
+	return nil
+}
+
+// WatchCards implements control.Approvals.
+func (d *Daemon) WatchCards(ctx context.Context) <-chan control.CardChange {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := make(chan control.CardChange, 64)
+	for _, v := range d.cards {
+		c <- control.CardChange{Kind: control.Waiting, Card: v}
+	}
+	d.cardWatch = append(d.cardWatch, c)
+	context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if i := slices.Index(d.cardWatch, c); i >= 0 {
+			d.cardWatch = slices.Delete(d.cardWatch, i, i+1)
+			close(c)
+		}
+	})
+	return c
+}
+
+// Execution implements control.Activity.
+func (d *Daemon) Execution(id string) (execution.Execution, bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.executions {
+		if x.ID == id {
+			return x, true, nil
+		}
+	}
+	return execution.Execution{}, false, nil
+}
+
+// List implements control.Activity.
+func (d *Daemon) List(q control.Query) ([]execution.Execution, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []execution.Execution
+	for _, x := range slices.Backward(d.executions) {
+		if (q.Run == "" || x.Run == q.Run) && (q.Tool == "" || x.Tool == q.Tool) && (q.State == "" || string(x.State) == q.State) && !x.AcceptedAt.Before(q.Since) {
+			list = append(list, x)
+		}
+	}
+	if q.Limit > 0 && len(list) > q.Limit {
+		list = list[:q.Limit]
+	}
+	return list, nil
+}
+
+// Watch implements control.Activity.
+func (d *Daemon) Watch(ctx context.Context, _ control.Query) <-chan execution.Execution {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := make(chan execution.Execution, 64)
+	d.workWatch = append(d.workWatch, c)
+	context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if i := slices.Index(d.workWatch, c); i >= 0 {
+			d.workWatch = slices.Delete(d.workWatch, i, i+1)
+			close(c)
+		}
+	})
+	return c
+}
+
+// Payload implements control.Activity.
+func (d *Daemon) Payload(context.Context, string) (control.Payload, error) {
+	if d.Vault.Status() != vault.Unlocked {
+		return control.Payload{}, vault.ErrLocked
+	}
+	e := Effect()
+	return control.Payload{Arguments: []byte(`{"amount":5}`), Effect: &e, Result: []byte(`{"content":[]}`)}, nil
+}
+
+// Check implements control.Verdicts: it never can tell.
+func (d *Daemon) Check(_ context.Context, id string) (api.Checked, error) {
+	x, _, err := d.Execution(id)
+	return api.Checked{Finding: "could_not_determine", Record: control.Record(x)}, err
+}
+
+// Settle implements control.Verdicts.
+func (d *Daemon) Settle(_ context.Context, id string, done bool, note, by string) error {
+	x, _, err := d.Execution(id)
+	if err != nil {
+		return err
+	}
+	event := execution.Event{Kind: execution.KindNotDone, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Reason: note}
+	if done {
+		event = execution.Event{
+			Kind: execution.KindObserved, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Outcome: execution.Success, Reason: note,
+			Attempt: x.LastAttempt().Number, Result: "res_1",
+		}
+	}
+	if x, err = execution.Apply(x, event); err != nil {
+		return err
+	}
+	d.Put(x)
+	return nil
+}
+
+// Sessions implements control.Sessions.
+func (d *Daemon) Sessions() []control.SessionView {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.sessions)
+}
+
+// RevokeSession implements control.Sessions.
+func (d *Daemon) RevokeSession(_ context.Context, run, _ string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := len(d.sessions)
+	d.sessions = slices.DeleteFunc(d.sessions, func(v control.SessionView) bool { return v.Session.Run == run })
+	if len(d.sessions) == n {
+		return api.Errorf(api.CodeMissing, "run %q has no session", run)
+	}
+	return nil
+}
+
+// Actions implements control.Actions.
+func (d *Daemon) Actions(context.Context) ([]api.Action, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.actions), nil
+}
+
+// AcceptAction implements control.Actions.
+func (d *Daemon) AcceptAction(_ context.Context, in api.ActionRequest, _ string) (api.Action, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := api.Action{Name: in.Name, State: "accepted", File: in.File, Accepted: in.Digest, Digest: in.Digest, Source: string(in.Source)}
+	d.actions = slices.DeleteFunc(d.actions, func(o api.Action) bool { return o.Name == a.Name })
+	d.actions = append(d.actions, a)
+	return a, nil
+}
+
+// RemoveAction implements control.Actions.
+func (d *Daemon) RemoveAction(_ context.Context, name, _ string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := len(d.actions)
+	d.actions = slices.DeleteFunc(d.actions, func(o api.Action) bool { return o.Name == name })
+	if len(d.actions) == n {
+		return api.Errorf(api.CodeMissing, "there is no action %q", name)
+	}
+	return nil
+}
+
+// AcceptQuarantine implements control.Journal.
+func (d *Daemon) AcceptQuarantine(context.Context, string, string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.quarantine {
+		return api.Errorf(api.CodeConflict, "the journal is not in quarantine")
+	}
+	d.quarantine = false
+	return nil
+}
+
+// AgentAmong implements control.Ancestry.
+func (d *Daemon) AgentAmong(pid int) (string, bool) {
+	run, ok := d.Agents[pid]
+	return run, ok
+}
+
+// Effect is a request with a credential.
+func Effect() effect.Effect {
+	return effect.Effect{
+		Channel: effect.HTTP,
+		HTTP: &effect.HTTPRequest{
+			Method: "POST", URL: "https://pay.example/v1/transfers", Header: []effect.Field{{Name: "Content-Type", Value: "application/json"}}, Body: []byte(`{"amount":5}`),
+		},
+		Auth: &effect.Auth{Credential: "pay", Kind: "bearer"},
+	}
+}
+
+// Accepted returns an accepted execution of the tool "transfer" whose id ends in the number.
+func Accepted(n int, at time.Time) execution.Execution {
+	x, err := execution.Apply(execution.Execution{}, execution.Event{
+		Kind: execution.KindAccepted, ID: fmt.Sprintf("act_%026d", n), At: at,
+		Acceptance: &execution.Acceptance{
+			Tool: "transfer", Action: "transfer", Channel: "http", Target: "https://pay.example/v1/transfers", Credential: "pay", Class: execution.Irreversible,
+			Actor: "exe:/usr/bin/agent", Run: "run_1", Scope: "run:run_1", Fingerprint: "hmac-sha256:00", AttachWindow: time.Hour, AfterDelivery: execution.Ask,
+		},
+		Caller: &execution.Caller{Call: "1", Run: "run_1", Transport: "stdio", RequestID: "1", At: at},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+// Unknown returns an execution that was sent and whose answer was lost.
+func Unknown(n int, at time.Time) execution.Execution {
+	x := Accepted(n, at)
+	for i, e := range []execution.Event{
+		{Kind: execution.KindAuthorized, By: "operator"}, {Kind: execution.KindDispatched, Attempt: 1}, {Kind: execution.KindUnknown, Attempt: 1, Reason: "connection reset"},
+	} {
+		e.ID, e.At = x.ID, at.Add(time.Duration(i+1)*time.Second)
+		next, err := execution.Apply(x, e)
+		if err != nil {
+			panic(err)
+		}
+		x = next
+	}
+	return x
+}
+
+// Card returns a card for x.
+func Card(id string, q approval.Question, x execution.Execution, at time.Time) control.CardView {
+	return control.CardView{
+		Card: approval.Card{
+			ID: id, Question: q, Why: []string{"this process has no session yet"}, Created: at, Expires: at.Add(10 * time.Minute),
+			Binding: approval.Binding{Execution: x.ID, Fingerprint: x.Fingerprint, Run: x.Run},
+		},
+		Execution: x, Effect: Effect(), Since: at, CallsBefore: 2,
+		Peer: peer.Identity{
+			Run: x.Run, Actor: x.Actor, Assurance: peer.UserOwned, Via: "bridge", Agent: peer.Process{PID: 4242, UID: os.Getuid(), Exe: "/usr/bin/agent"},
+			Chain: []peer.Process{{PID: 4000, Exe: "/usr/bin/bash"}},
+		},
+	}
+}
+
+// Ready is what a fake spd prints when it listens.
+const Ready = "ready\n"
+
+// Run serves until ctx ends: the body of a fake spd. It knows one card, one unknown outcome and one session from the start.
+func Run(ctx context.Context, h home.Home, out io.Writer) error {
+	d, err := New(h, time.Now)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	d.Put(Unknown(1, now.Add(-time.Hour)))
+	d.Ask(Card("card_1", approval.AskSessionAndUse, Accepted(2, now), now))
+	second := Card("card_2", approval.AskUse, Accepted(3, now), now)
+	// What a hostile agent or target could put into words that a person reads.
+	second.Card.Why = []string{"evil \x1b[2J\u202e\nspctl: fine"}
+	d.Ask(second)
+	l, err := d.Listen()
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- d.Server.Serve(l) }()
+	if _, err := io.WriteString(out, Ready); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	err = d.Shutdown(context.WithoutCancel(ctx))
+	return errors.Join(err, <-served)
+}
