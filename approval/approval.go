@@ -29,7 +29,7 @@ const (
 	Once     Answer = "once"     // this execution, and nothing else
 	ForRun   Answer = "session"  // this execution, and a session for its run
 	Deny     Answer = "deny"     //
-	Recorded Answer = "recorded" // to AskAgain only: hand out the earlier result
+	Recorded Answer = "recorded" // where the card shows a delivered execution: hand out its result
 )
 
 // Binding is what an approval is given for. Two bindings are the same approval only if every field is equal.
@@ -47,7 +47,7 @@ type Card struct {
 	Question Question  `json:"question"`
 	Binding  Binding   `json:"binding"`
 	Why      []string  `json:"why"`                // in words: new process, credential asks each time, condition and its values, an earlier one expired
-	Earlier  string    `json:"original,omitempty"` // AskAgain: the delivered execution
+	Earlier  string    `json:"original,omitempty"` // the earlier execution that the person should see first
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires"`
 }
@@ -98,7 +98,7 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 	case Deny:
 		return nil, nil, nil
 	case Recorded:
-		if c.Question != AskAgain {
+		if c.Earlier == "" {
 			return nil, nil, fmt.Errorf("answering card %s: there is no recorded result to hand out; answer once, session or deny", c.ID)
 		}
 		return nil, nil, nil

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/call"
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/peer"
+	"singlepass.dev/policy"
+	"singlepass.dev/vault"
+)
+
+var errTwoKeys = errors.New("the call carries two different idempotency keys, in _meta and as intent_key; send one")
+
+// boundAction is an accepted contract, compiled, with what the engine takes from it.
+type boundAction struct {
+	*policy.Action
+	name     string
+	digest   string
+	retired  bool // withdrawn or replaced; kept for what it has open
+	durable  bool
+	attempts int
+	limits   channel.Limits
+	tool     call.Tool
+}
+
+func bind(a *policy.Action, retired bool) *boundAction {
+	c := a.Contract()
+	t := a.Tool()
+	b := &boundAction{
+		Action: a, name: c.Action, digest: c.Digest, retired: retired, durable: c.Replay.IntentScope == policy.ScopeDurable, attempts: max(1, c.Replay.Attempts),
+		tool: call.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, Annotations: t.Annotations},
+	}
+	if c.HTTP != nil {
+		b.limits = channel.Limits{Connect: c.HTTP.Connect, Total: c.HTTP.Total, Answer: c.HTTP.MaxAnswer}
+	}
+	return b
+}
+
+// actionSet is what is accepted now. It is never changed: a new one replaces it.
+type actionSet struct {
+	version uint64
+	current map[string]*boundAction
+	retired map[string][]*boundAction
+	changed chan struct{} // closed when the set is replaced
+	tools   []call.Tool
+}
+
+func newActionSet(version uint64) *actionSet {
+	return &actionSet{version: version, current: map[string]*boundAction{}, retired: map[string][]*boundAction{}, changed: make(chan struct{})}
+}
+
+// forTool returns the contract in force and then the withdrawn ones.
+func (s *actionSet) forTool(name string) []*boundAction {
+	a, old := s.current[name], s.retired[name]
+	switch {
+	case a == nil:
+		return old
+	case len(old) == 0:
+		return []*boundAction{a}
+	}
+	return append([]*boundAction{a}, old...)
+}
+
+// SetActions replaces the accepted contracts. What waits under a contract that is no longer in force is withdrawn; what was sent is matched under the contract that it was
+// accepted with, which is why withdrawn ones are kept while they have something open.
+func (e *Engine) SetActions(current, retired []*policy.Action) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old := e.actions.Load()
+	set := newActionSet(old.version + 1)
+	for _, a := range current {
+		b := bind(a, false)
+		set.current[b.name] = b
+	}
+	for _, a := range retired {
+		b := bind(a, true)
+		set.retired[b.name] = append(set.retired[b.name], b)
+	}
+	for _, name := range slices.Sorted(maps.Keys(ownTools)) {
+		set.tools = append(set.tools, ownTools[name].Tool)
+	}
+	for _, name := range slices.Sorted(maps.Keys(set.current)) {
+		set.tools = append(set.tools, set.current[name].tool)
+	}
+	e.actions.Store(set)
+	close(old.changed)
+	for _, l := range e.liveOf(func(l *live) bool {
+		b := set.current[l.x.Tool]
+		return b == nil || b.digest != l.x.ContractDigest
+	}) {
+		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the action's contract was changed before it was sent")
+	}
+}
+
+// CredentialChanged withdraws what waits with a credential that was changed or removed.
+func (e *Engine) CredentialChanged(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.liveOf(func(l *live) bool { return l.x.Credential == name }) {
+		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the credential was changed before it was sent")
+	}
+}
+
+// OpenContracts returns the digests of the contracts that have something dispatched or unknown, so that they are kept.
+func (e *Engine) OpenContracts() (map[string]bool, error) {
+	open, err := e.cfg.Records.Unfinished()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, x := range open {
+		out[x.ContractDigest] = true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.live {
+		if l.x.State.Open() {
+			out[l.x.ContractDigest] = true
+		}
+	}
+	return out, nil
+}
+
+// Tools lists what a peer may call.
+func (e *Engine) Tools(*peer.Identity) (tools []call.Tool, version uint64) {
+	s := e.actions.Load()
+	return s.tools, s.version
+}
+
+// ToolsChanged is closed at the next change of the list.
+func (e *Engine) ToolsChanged() <-chan struct{} { return e.actions.Load().changed }
+
+// accept makes what the journal records when the call is accepted.
+func (b *boundAction) accept(q *request, rd reading) (execution.Acceptance, []byte, error) {
+	c, eff := b.Contract(), rd.effect
+	digest, err := digestOf(eff)
+	if err != nil {
+		return execution.Acceptance{}, nil, err
+	}
+	encoded, err := eff.Encode()
+	if err != nil {
+		return execution.Acceptance{}, nil, err
+	}
+	raw := q.Arguments
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	p := make([]byte, 0, len(raw)+len(rd.prepared.Arguments)+len(encoded)+40)
+	p = append(append(p, `{"raw":`...), raw...)
+	p = append(append(p, `,"arguments":`...), rd.prepared.Arguments...)
+	p = append(append(append(p, `,"effect":`...), encoded...), '}')
+	return execution.Acceptance{
+		Tool: c.Action, Action: c.Action, ContractDigest: c.Digest, Channel: string(c.Channel), Target: eff.Target(), Credential: c.Credential,
+		Class: c.Replay.Class, Actor: q.Peer.Actor, ActorDigest: q.Peer.Agent.Digest, Run: q.run.id, Scope: rd.scope, Fingerprint: rd.fingerprint, EffectDigest: digest,
+		AttachWindow: c.Replay.AttachWindow, AfterDelivery: c.Replay.AfterDelivery, KeyLifetime: c.Replay.KeyLifetime, Retention: c.Retention.Result,
+	}, p, nil
+}
+
+// render makes the exact effect, with the place of the credential.
+func (b *boundAction) render(p policy.Prepared, id string, cred *vault.Credential) (effect.Effect, error) {
+	eff, err := b.Render(p, id)
+	if err != nil {
+		return eff, err
+	}
+	if cred != nil {
+		eff.Auth = authOf(*cred)
+	}
+	return eff, nil
+}
+
+// authOf says where a credential of a kind goes.
+func authOf(c vault.Credential) *effect.Auth {
+	a := &effect.Auth{Credential: c.Name, Kind: string(c.Kind)}
+	switch c.Kind {
+	case vault.Bearer:
+		a.Place = "Authorization"
+	case vault.Basic:
+		a.Place, a.Username = "Authorization", c.Params.Username
+	case vault.Header:
+		a.Place = c.Params.Header
+	case vault.Query:
+		a.Place = c.Params.Query
+	}
+	return a
+}
+
+// bindingAllows checks a final URL against the credential's targets.
+func bindingAllows(c vault.Credential, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return fmt.Errorf("reading the target's URL: %w", err)
+	}
+	if !c.Allows(u) {
+		return fmt.Errorf("the credential %q may not be used for %s://%s%s", c.Name, u.Scheme, u.Host, strings.TrimSuffix(u.EscapedPath(), "?"))
+	}
+	return nil
+}
+
+// argumentMessage is what an agent reads when its arguments are not valid.
+func argumentMessage(err error) string {
+	var in *policy.ArgumentError
+	if errors.As(err, &in) {
+		return in.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,514 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/call"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/policy"
+	"singlepass.dev/vault"
+)
+
+// reading is one understanding of a call: under one contract, its arguments, scope and fingerprint.
+type reading struct {
+	action      *boundAction
+	prepared    policy.Prepared
+	err         error // the arguments are not valid under this contract
+	key         string
+	scope       string
+	fingerprint string
+	id          string // the execution's, should it become one
+	cred        *vault.Credential
+	effect      effect.Effect
+	missing     bool  // the credential is not in the vault
+	bound       error // the target is outside of the credential's binding
+}
+
+// request is a call on its way through the engine.
+type request struct {
+	call.Call
+	run      *run
+	number   string
+	set      *actionSet
+	readings []reading // the contract in force first, then withdrawn ones that still have open executions
+}
+
+// Call judges a call and carries it out, or attaches it to the execution that it belongs to.
+func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
+	if own, ok := ownTools[c.Tool]; ok {
+		return e.callOwn(ctx, own, c)
+	}
+	q := &request{Call: c}
+	if refusal := e.enter(q); refusal != nil {
+		return *refusal
+	}
+	for {
+		e.read(q)
+		done, answer := e.claim(ctx, q)
+		if done == nil {
+			return answer
+		}
+		// A card about the run's session is open; whatever it brings, the call is judged again from the start.
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return call.Answer{}
+		}
+	}
+}
+
+// enter makes the run known and checks that the process behind it is still the one that connected.
+func (e *Engine) enter(q *request) *call.Answer {
+	if q.Peer.Check != nil {
+		if err := q.Peer.Check(); err != nil {
+			a := e.refuseUnread(q, api.CodeRunEnded, "the process that asked has ended or has become another program: "+err.Error())
+			return &a
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		a := refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent", "call again in a moment with the same arguments", nil)
+		return &a
+	}
+	q.run = e.runLocked(q.Peer)
+	q.run.calls++
+	q.run.last = e.cfg.Now()
+	e.calls++
+	q.number = q.run.id + "/" + strconv.FormatUint(e.calls, 36)
+	return nil
+}
+
+// read understands the call under the contract in force and under those withdrawn ones that still have open executions. It takes no lock.
+func (e *Engine) read(q *request) {
+	q.set = e.actions.Load()
+	q.readings = q.readings[:0]
+	for _, a := range q.set.forTool(q.Tool) {
+		rd := reading{action: a}
+		rd.err = e.understand(q, &rd)
+		q.readings = append(q.readings, rd)
+	}
+}
+
+func (e *Engine) understand(q *request, rd *reading) (err error) {
+	a := rd.action
+	if rd.prepared, err = a.Prepare(q.Arguments); err != nil {
+		return err
+	}
+	rd.key = q.Key
+	switch in := rd.prepared.IntentKey; {
+	case rd.key == "":
+		rd.key = in
+	case in != "" && in != rd.key:
+		return errTwoKeys
+	}
+	rd.scope = scopeOf(a, q.run.id, rd.key)
+	if rd.fingerprint, err = e.fingerprint(a, q.Peer.Actor, *rd); err != nil || a.retired {
+		return err
+	}
+	if name := a.Contract().Credential; name != "" {
+		switch c, err := e.cfg.Vault.Credential(name); {
+		case err == nil:
+			rd.cred = &c
+		case errors.Is(err, vault.ErrNotFound):
+			rd.missing = true
+			return nil
+		default:
+			return err
+		}
+	}
+	rd.id = "act_" + e.cfg.NewID()
+	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred); err != nil {
+		return err
+	}
+	if rd.cred != nil {
+		rd.bound = bindingAllows(*rd.cred, rd.effect.HTTP.URL)
+	}
+	return nil
+}
+
+func scopeOf(a *boundAction, run, key string) string {
+	switch {
+	case key != "":
+		return "key:" + key
+	case a.durable:
+		return "durable"
+	}
+	return "run:" + run
+}
+
+func (e *Engine) fingerprint(a *boundAction, actor string, rd reading) (string, error) {
+	var keyed error
+	fp := a.Fingerprint(func(msg []byte) [32]byte {
+		sum, err := e.cfg.Vault.FingerprintMAC(msg)
+		if err != nil {
+			keyed = err
+		}
+		return sum
+	}, rd.prepared, actor, rd.scope)
+	return fp, keyed
+}
+
+// earlier is what a claim found.
+type earlier struct {
+	rd reading
+	x  execution.Execution
+	d  execution.Disposition
+}
+
+// lookupLocked finds the newest execution that decides about the call. An execution that had no effect (expired, withdrawn, …) decides nothing, so older ones are asked.
+func (e *Engine) lookupLocked(q *request) (*earlier, error) {
+	now := e.cfg.Now()
+	for _, rd := range q.readings {
+		if rd.err != nil {
+			continue
+		}
+		claim := execution.Claim{Actor: q.Peer.Actor, Scope: rd.scope, Fingerprint: rd.fingerprint, Keyed: rd.key != "", Now: now}
+		live := e.claims[claimKey{claim.Actor, claim.Scope}]
+		for i := len(live) - 1; i >= 0; i-- {
+			if found := judge(live[i].x, claim, rd); found != nil {
+				return found, nil
+			}
+		}
+		if claim.Keyed {
+			x, ok, err := e.cfg.Records.MatchKey(claim.Actor, claim.Scope)
+			if err != nil {
+				return nil, err
+			}
+			if ok && x.Fingerprint != claim.Fingerprint {
+				return &earlier{rd, x, execution.KeyReused}, nil
+			}
+		}
+		old, err := e.cfg.Records.Match(claim.Actor, claim.Scope, claim.Fingerprint)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range old {
+			if _, ok := e.live[x.ID]; ok {
+				continue
+			}
+			if found := judge(x, claim, rd); found != nil {
+				return found, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+func judge(x execution.Execution, c execution.Claim, rd reading) *earlier {
+	d := execution.Judge(x, c)
+	if d == execution.StartNew {
+		return nil
+	}
+	// A withdrawn contract speaks only for what it has open.
+	if rd.action.retired && (!x.State.Open() || x.ContractDigest != rd.action.digest) {
+		return nil
+	}
+	return &earlier{rd, x, d}
+}
+
+// claim is one judgement of the call, the atomic step in which exactly one of several identical calls becomes the dispatcher. It returns an answer, or a channel to wait on
+// before judging again.
+func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.Answer) {
+	e.mu.Lock()
+	if q.set != e.actions.Load() {
+		// The contracts changed since the call was read.
+		e.mu.Unlock()
+		return closedChannel, call.Answer{}
+	}
+	facts := policy.Facts{VaultLocked: e.locked, HasSession: q.run.session != nil, Quarantined: e.quarant}
+	var rd reading
+	if len(q.readings) > 0 {
+		rd = q.readings[0]
+	}
+	var found *earlier
+	if !facts.VaultLocked {
+		if rd.err != nil && isLocked(rd.err) {
+			// It was read while the vault was locked, and the vault is open now.
+			e.mu.Unlock()
+			return closedChannel, call.Answer{}
+		}
+		var err error
+		if found, err = e.lookupLocked(q); err != nil {
+			e.mu.Unlock()
+			e.cfg.Logger.Error("looking up earlier executions", "error", err)
+			return nil, refusal(api.CodeInternal, "the records could not be read, so nothing was sent", "run spctl doctor", nil)
+		}
+		if found != nil && found.d == execution.AskAgain && e.recorded[found.x.ID] {
+			found.d = execution.HandOut // the person has chosen that before
+		}
+		if found != nil {
+			facts.Earlier, facts.EarlierOfOtherRun = found.d, found.x.Run != q.run.id
+			if found.d != execution.AskAgain {
+				rd = found.rd
+			}
+		}
+	}
+	why := readFacts(&facts, rd)
+	d := policy.Decide(facts)
+	if d.Step == policy.UseEarlier && found.d == execution.AskAgain {
+		// May it be run again at all? If not, the recorded result is all that there is to hand out.
+		facts.Earlier, facts.EarlierOfOtherRun = "", false
+		if next := policy.Decide(facts); next.Step == policy.Reject {
+			found.d = execution.HandOut
+		} else {
+			return nil, e.startLocked(ctx, q, rd, next, found, why) // unlocks
+		}
+	}
+	switch d.Step {
+	case policy.UseEarlier:
+		return nil, e.useEarlierLocked(ctx, q, found) // unlocks
+	case policy.AskSession, policy.AskUse, policy.AskBoth, policy.Dispatch:
+		if found == nil {
+			return nil, e.startLocked(ctx, q, rd, d, nil, why) // unlocks
+		}
+		// Only the missing session of this run stands between the call and the earlier execution.
+		if a := e.refuseRunLocked(q); a != nil {
+			e.mu.Unlock()
+			return nil, *a
+		}
+		done := e.askSessionLocked(q, found)
+		e.mu.Unlock()
+		return done, call.Answer{}
+	}
+	if d.Code == api.CodeKeyReused {
+		a := e.refuseKeyLocked(q, found)
+		e.mu.Unlock()
+		return nil, a
+	}
+	a := e.refuseLocked(q, rd, d.Code)
+	e.mu.Unlock()
+	return nil, a
+}
+
+// closedChannel is what a call waits on that is to be judged again at once.
+var closedChannel = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// useEarlierLocked gives the call what the earlier execution has for it. It unlocks.
+func (e *Engine) useEarlierLocked(ctx context.Context, q *request, f *earlier) call.Answer {
+	l := e.reviveLocked(f.x)
+	w := e.attachLocked(l, q, f.rd)
+	switch f.d {
+	case execution.Attach:
+		e.proceedLocked(l)
+	case execution.Recover:
+		e.recoverLocked(l, f.rd.action)
+	}
+	e.mu.Unlock()
+	return e.wait(ctx, q, l, w, true)
+}
+
+// attachLocked adds the call to the execution's callers.
+func (e *Engine) attachLocked(l *live, q *request, rd reading) *waiter {
+	w := &waiter{call: q.number, run: q.run}
+	l.waiters[w] = struct{}{}
+	if l.x.Pruned {
+		return w
+	}
+	c := q.caller(rd)
+	if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAttached, ID: l.x.ID, Caller: &c}, lazy: true}); err != nil {
+		e.cfg.Logger.Error("recording a caller", "execution_id", l.x.ID, "error", err)
+	}
+	return w
+}
+
+func (q *request) caller(rd reading) execution.Caller {
+	c := q.Correlation
+	c.Call, c.Run = q.number, q.run.id
+	switch {
+	case q.Key != "":
+		c.Key = q.KeySource
+	case rd.key != "":
+		c.Key = "intent_key"
+	}
+	return c
+}
+
+// startLocked accepts a new execution and, where nobody has to be asked, dispatches it in the same commit. It unlocks.
+func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d policy.Decision, again *earlier, why string) call.Answer {
+	refused := api.Code("")
+	switch {
+	case e.counts[q.run.id] >= e.cfg.MaxOpenPerRun:
+		refused = api.CodeTooManyCalls
+	case e.down:
+		refused = api.CodeJournal
+	}
+	if refused != "" {
+		ans := e.refuseLocked(q, rd, refused)
+		e.mu.Unlock()
+		return ans
+	}
+	a := rd.action
+	acc, payload, err := a.accept(q, rd)
+	if err != nil {
+		e.mu.Unlock()
+		return refusal(api.CodeInternal, "the call could not be recorded, so nothing was sent: "+err.Error(), "run spctl doctor", nil)
+	}
+	if again != nil {
+		acc.Again = again.x.ID
+	}
+	l := &live{action: a, effect: rd.effect, args: rd.prepared.Arguments, counted: true, perUse: d.Step == policy.AskUse || d.Step == policy.AskBoth}
+	c := q.caller(rd)
+	changes := []change{{ev: execution.Event{Kind: execution.KindAccepted, ID: rd.id, Acceptance: &acc, Caller: &c}, payload: payload}}
+	direct := d.Step == policy.Dispatch && again == nil
+	if direct {
+		changes = append(changes,
+			change{ev: execution.Event{Kind: execution.KindAuthorized, ID: rd.id, By: "session"}},
+			change{ev: execution.Event{Kind: execution.KindDispatched, ID: rd.id, Attempt: 1}})
+	}
+	if acc.Class == execution.ReadOnly {
+		for i := range changes {
+			changes[i].lazy = true
+		}
+	}
+	commit, err := e.stepLocked(l, changes...)
+	if err != nil {
+		e.mu.Unlock()
+		return refusal(api.CodeInternal, "the call could not be recorded, so nothing was sent", "run spctl doctor", nil)
+	}
+	e.addLiveLocked(l)
+	e.counts[q.run.id]++
+	w := &waiter{call: q.number, run: q.run}
+	l.waiters[w] = struct{}{}
+	if direct {
+		l.busy = true
+		e.launchLocked(l, 1, commit)
+	} else {
+		e.askLocked(l, q, d, again, why)
+	}
+	e.mu.Unlock()
+	return e.wait(ctx, q, l, w, false)
+}
+
+// leaveCountLocked frees the execution's place among those of its run that wait.
+func (e *Engine) leaveCountLocked(l *live) {
+	if !l.counted {
+		return
+	}
+	l.counted = false
+	if e.counts[l.x.Run]--; e.counts[l.x.Run] <= 0 {
+		delete(e.counts, l.x.Run)
+	}
+}
+
+// wait returns when there is something to tell this caller: an outcome, a refusal, an honest unknown, or after answer_within that it is pending.
+func (e *Engine) wait(ctx context.Context, q *request, l *live, w *waiter, attached bool) call.Answer {
+	var patience *time.Timer
+	defer func() {
+		if patience != nil {
+			patience.Stop()
+		}
+	}()
+	for {
+		e.mu.Lock()
+		if ctx.Err() == nil && e.answerableLocked(l) {
+			return e.answerLocked(q, l, w, attached) // unlocks
+		}
+		changed := l.changed
+		e.mu.Unlock()
+		if patience == nil {
+			patience = time.NewTimer(e.cfg.AnswerWithin)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			// The caller left; the effect goes on.
+			e.mu.Lock()
+			delete(l.waiters, w)
+			e.retireLocked(l)
+			e.publishLocked(l)
+			e.mu.Unlock()
+			return call.Answer{}
+		case <-patience.C:
+			e.mu.Lock()
+			if e.answerableLocked(l) {
+				return e.answerLocked(q, l, w, attached)
+			}
+			l.away[w.run.id] = true
+			delete(l.waiters, w)
+			a := e.pendingLocked(l)
+			e.mu.Unlock()
+			return a
+		case <-e.base.Done():
+			e.mu.Lock()
+			if e.answerableLocked(l) {
+				return e.answerLocked(q, l, w, attached)
+			}
+			delete(l.waiters, w)
+			a := e.pendingLocked(l)
+			e.mu.Unlock()
+			return a
+		}
+	}
+}
+
+// answerableLocked says whether the execution has come to something that a caller can be told.
+func (e *Engine) answerableLocked(l *live) bool {
+	switch l.x.State {
+	case execution.Accepted, execution.Authorized:
+		return e.down && !l.busy
+	case execution.Dispatched:
+		return false
+	}
+	return !l.busy
+}
+
+// askWhy puts the reasons of a card into words.
+func askWhy(d policy.Decision, perUseWhy string, again *earlier) []string {
+	var why []string
+	if d.Step == policy.AskSession || d.Step == policy.AskBoth {
+		why = append(why, "a process that has not been allowed to act yet asks")
+	}
+	if perUseWhy != "" {
+		why = append(why, perUseWhy)
+	}
+	if again != nil {
+		why = append(why, "the same call was carried out before, and its result was delivered")
+	}
+	return why
+}
+
+func question(d policy.Decision, again *earlier) approval.Question {
+	switch {
+	case again != nil && d.Step != policy.AskSession && d.Step != policy.AskBoth:
+		return approval.AskAgain
+	case d.Step == policy.AskSession:
+		return approval.AskSession
+	case d.Step == policy.AskBoth:
+		return approval.AskSessionAndUse
+	}
+	return approval.AskUse
+}
+
+// readFacts adds what the reading says, and returns in words why the person is asked each time.
+func readFacts(f *policy.Facts, rd reading) (why string) {
+	f.ActionKnown = rd.action != nil
+	f.ContractAccepted = rd.action != nil && !rd.action.retired
+	f.ArgumentsValid = rd.err == nil
+	if rd.action == nil || rd.err != nil {
+		return ""
+	}
+	f.ReadOnly = rd.action.Contract().Replay.Class == execution.ReadOnly
+	f.CredentialPresent, f.TargetBound = !rd.missing, rd.bound == nil
+	ask, why, err := rd.action.PerUse(rd.prepared)
+	switch {
+	case err != nil:
+		// A condition that cannot be evaluated asks.
+		f.PerUse, why = true, "the contract's condition could not be evaluated: "+err.Error()
+	case ask:
+		f.PerUse = true
+	case rd.cred != nil && rd.cred.PerUse:
+		f.PerUse, why = true, "the credential "+quoteName(rd.cred.Name)+" asks at every use"
+	}
+	return why
+}

@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/vault/secret"
+)
+
+// proceedLocked dispatches an authorized execution if everything that it needs is there: an approval or a session, an attached caller, an open vault, a journal that works.
+func (e *Engine) proceedLocked(l *live) {
+	if l.busy || l.x.State != execution.Authorized || e.locked || e.down || e.closing || !e.attachedLocked(l) {
+		return
+	}
+	if e.quarant && l.x.Class != execution.ReadOnly {
+		return
+	}
+	r := e.actingRunLocked(l)
+	if r == nil {
+		e.endLocked(l, execution.KindExpired, api.CodeRunEnded, "the process that asked has ended or has become another program")
+		return
+	}
+	if l.grant != nil {
+		spent, err := l.grant.Use(l.binding(), e.cfg.Now())
+		if err != nil {
+			e.endLocked(l, execution.KindExpired, api.CodeExpired, err.Error())
+			return
+		}
+		l.grant = &spent
+	} else if l.perUse || r.session == nil {
+		return
+	}
+	e.sendLocked(l)
+}
+
+// actingRunLocked returns the run on whose behalf the execution would be sent now, checked again: its own, or one that attached and lives.
+func (e *Engine) actingRunLocked(l *live) *run {
+	if r := e.runs[l.x.Run]; r != nil && r.check() == nil {
+		return r
+	}
+	for w := range l.waiters {
+		if w.run.check() == nil {
+			return w.run
+		}
+	}
+	return nil
+}
+
+// sendLocked records the next attempt and starts it.
+func (e *Engine) sendLocked(l *live) {
+	n := len(l.x.Attempts) + 1
+	commit, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindDispatched, ID: l.x.ID, Attempt: n}, lazy: l.x.Class == execution.ReadOnly})
+	if err != nil {
+		return
+	}
+	l.busy = true
+	e.launchLocked(l, n, commit)
+}
+
+// launchLocked starts the goroutine that carries an attempt out once the commit that says "dispatched" is durable.
+func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
+	e.work.Add(1)
+	e.dispatches.Add(1)
+	r := channel.Request{ExecutionID: l.x.ID, Attempt: attempt, SideEffect: l.x.Class != execution.ReadOnly, Effect: l.effect}
+	if l.action != nil {
+		r.Limits = l.action.limits
+	}
+	go func() {
+		defer e.work.Done()
+		defer e.dispatches.Done()
+		e.attempt(l, r, commit)
+	}()
+}
+
+// attempt is one dispatch, from the durable word to the observed outcome.
+func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
+	// The secret is fetched while the disk syncs. If that fails, the attempt provably sent nothing.
+	var held *secret.Bytes
+	var bound func(string) error
+	var refused error
+	if r.Effect.Auth != nil {
+		held, bound, refused = e.secretFor(r)
+		if held != nil {
+			defer held.Wipe()
+		}
+	}
+	if r.SideEffect {
+		<-commit.Done()
+		if err := commit.Err(); err != nil {
+			e.mu.Lock()
+			l.busy = false
+			e.journalDownLocked(err)
+			e.takeBackLocked(l)
+			l.wakeLocked()
+			e.mu.Unlock()
+			return
+		}
+	}
+	out := channel.Outcome{Verdict: channel.NotSent, Reason: "the credential cannot be used"}
+	if refused != nil {
+		out.Reason = refused.Error()
+	} else {
+		r.Secret, r.Permitted = held, bound
+		out = e.carryOut(r)
+	}
+	e.finish(l, r.Attempt, out)
+}
+
+// carryOut asks the channel, and turns its panic into an unknown outcome: whether something was sent before it cannot be told.
+func (e *Engine) carryOut(r channel.Request) (out channel.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Logger.Error("a channel panicked", "execution_id", r.ExecutionID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			out = channel.Outcome{Verdict: channel.Unknown, Reason: "a fault in the daemon while the request was under way"}
+		}
+	}()
+	ch, ok := e.cfg.Channels[r.Effect.Channel]
+	if !ok {
+		return channel.Outcome{Verdict: channel.NotSent, Reason: fmt.Sprintf("channel %q is not available in this version", r.Effect.Channel)}
+	}
+	return ch.Do(e.base, r)
+}
+
+func (e *Engine) secretFor(r channel.Request) (*secret.Bytes, func(string) error, error) {
+	cred, held, err := e.cfg.Vault.UseCredential(r.Effect.Auth.Credential)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the credential %q cannot be used: %w", r.Effect.Auth.Credential, err)
+	}
+	if *authOf(cred) != *r.Effect.Auth {
+		held.Wipe()
+		return nil, nil, fmt.Errorf("the credential %q was changed after this was accepted", cred.Name)
+	}
+	return held, func(rawURL string) error { return bindingAllows(cred, rawURL) }, nil
+}
+
+// finish records what an attempt came to, and decides whether another one follows.
+func (e *Engine) finish(l *live, attempt int, out channel.Outcome) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.down && l.x.Class != execution.ReadOnly {
+		e.holdLocked(l, out)
+		return
+	}
+	l.busy = true
+	commit, err := e.stepLocked(l, outcomeChange(l.x, attempt, out))
+	if err == nil && l.x.State == execution.NotDelivered {
+		l.result = out.Result
+	}
+	if err == nil && l.x.Class != execution.ReadOnly {
+		e.mu.Unlock()
+		<-commit.Done()
+		e.mu.Lock()
+		if commit.Err() != nil {
+			e.journalDownLocked(commit.Err())
+			e.takeBackLocked(l)
+			e.holdLocked(l, out)
+			return
+		}
+	}
+	l.busy = false
+	e.afterLocked(l)
+	l.wakeLocked()
+	e.retireLocked(l)
+}
+
+// holdLocked keeps an outcome that cannot be written yet, so that it is never lost silently.
+func (e *Engine) holdLocked(l *live, out channel.Outcome) {
+	l.busy = true
+	l.held = &out
+	e.cfg.Logger.Error("an outcome is held until the journal can be written", "execution_id", l.x.ID, "verdict", string(out.Verdict))
+}
+
+func outcomeChange(x execution.Execution, attempt int, out channel.Outcome) change {
+	c := change{ev: execution.Event{ID: x.ID, Attempt: attempt, Reason: out.Reason}, lazy: x.Class == execution.ReadOnly}
+	switch out.Verdict {
+	case channel.NotSent:
+		c.ev.Kind = execution.KindSendFailed
+	case channel.Success, channel.TargetError:
+		c.ev.Kind, c.ev.Outcome, c.ev.Status, c.ev.Source = execution.KindObserved, execution.Outcome(out.Verdict), out.Status, execution.FromTarget
+		c.ev.Result = "result_" + strings.TrimPrefix(x.ID, "act_")
+		c.payload = sealedResult{out.Result, out.Answer}.encode()
+	default:
+		c.ev.Kind = execution.KindUnknown
+		if out.Verdict != channel.Unknown {
+			c.ev.Reason = fmt.Sprintf("the channel gave a verdict that is not known: %q", out.Verdict)
+		}
+	}
+	return c
+}
+
+// afterLocked decides what follows an attempt: nothing, another one of the same execution where that is allowed, or the end.
+func (e *Engine) afterLocked(l *live) {
+	switch l.x.State {
+	case execution.Authorized:
+		// Proof that nothing was sent: it may be tried again, a bounded number of times, for as long as somebody waits.
+		l.sends++
+		if l.sends < maxSends && e.attachedLocked(l) && !e.locked && !e.down && !e.closing {
+			e.againLocked(l)
+			return
+		}
+		if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindGaveUp, ID: l.x.ID, Code: string(api.CodeNotSent), Reason: l.x.Reason}}); err == nil {
+			e.leaveCountLocked(l)
+		}
+	case execution.Unknown:
+		if e.mayRepeatLocked(l) == nil && l.attemptsInDoubt() < l.maxAttempts() && e.attachedLocked(l) {
+			e.againLocked(l)
+			return
+		}
+		e.leaveCountLocked(l)
+		e.cfg.Notify(Notice{Kind: "unknown_outcome", Run: l.x.Run, Tool: l.x.Tool, ID: l.x.ID, Text: l.x.Reason})
+	default:
+		e.leaveCountLocked(l)
+	}
+}
+
+// maxSends bounds the attempts of which provably nothing was sent.
+const maxSends = 3
+
+func (l *live) attemptsInDoubt() int {
+	n := 0
+	for _, a := range l.x.Attempts {
+		if a.Outcome == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *live) maxAttempts() int {
+	if l.action == nil {
+		return 1
+	}
+	return l.action.attempts
+}
+
+// againLocked makes another attempt of the same execution after a pause. The execution counts as busy until then, so nobody is told an outcome that is about to change.
+func (e *Engine) againLocked(l *live) {
+	l.busy = true
+	e.work.Add(1)
+	timer := time.NewTimer(e.cfg.RetryDelay)
+	go func() {
+		defer e.work.Done()
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-e.base.Done():
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		l.busy = false
+		ok := !e.closing && !e.locked && !e.down && e.attachedLocked(l) && e.actingRunLocked(l) != nil
+		switch {
+		case ok && l.x.State == execution.Authorized, ok && l.x.State == execution.Unknown && e.mayRepeatLocked(l) == nil:
+			e.sendLocked(l)
+		case l.x.State == execution.Authorized:
+			l.sends = maxSends
+			e.afterLocked(l)
+		}
+		l.wakeLocked()
+		e.retireLocked(l)
+	}()
+}
+
+var (
+	errNeverAgain = errors.New("this action is never sent again without proof that the first attempt did nothing")
+	errKeyExpired = errors.New("the target no longer remembers the idempotency key, so it is never sent again")
+)
+
+// mayRepeatLocked says whether the class allows another attempt of an execution whose outcome is unknown.
+func (e *Engine) mayRepeatLocked(l *live) error {
+	switch l.x.Class {
+	case execution.ReadOnly:
+		return nil
+	case execution.Idempotent:
+		// The key's life counts from the first attempt that the target may have seen.
+		if e.cfg.Now().Sub(l.x.DispatchedAt) >= l.x.KeyLifetime {
+			return errKeyExpired
+		}
+		if e.quarant {
+			return errors.New("the journal is in quarantine, so nothing with a side effect is sent")
+		}
+		return nil
+	}
+	return errNeverAgain
+}
+
+// recoverLocked handles a call that belongs to an execution whose outcome is unknown: where the class allows it, another attempt of the same execution.
+func (e *Engine) recoverLocked(l *live, a *boundAction) {
+	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil {
+		return
+	}
+	l.action = a
+	if l.effect.Channel == "" {
+		// What is sent again is what was sealed when it was accepted, not what today's contract would make of the call. Reading it takes the disk, so it is done outside the lock.
+		l.busy = true
+		e.work.Add(1)
+		go func() {
+			defer e.work.Done()
+			eff, args, err := e.sealedEffect(l.x.ID)
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			l.busy = false
+			if err != nil {
+				e.cfg.Logger.Error("reading what was accepted", "execution_id", l.x.ID, "error", err)
+			} else {
+				l.effect, l.args = eff, args
+				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing {
+					e.sendLocked(l)
+				}
+			}
+			l.wakeLocked()
+		}()
+		return
+	}
+	e.sendLocked(l)
+}

@@ -1,0 +1,227 @@
+// Package engine is where a call becomes at most one effect.
+//
+// It is the single writer of executions: claims, decisions, dispatches and outcomes are steps under one mutex, each recorded in the journal in the order in which it was
+// taken. What it promises, and what its tests hold it to:
+//
+//   - Of any number of racing identical calls exactly one becomes the dispatcher; the others attach to its execution.
+//   - "dispatched" is durable before the first byte leaves (read_only apart, which is recorded but waits for nothing).
+//   - An outcome is durable before an agent sees it (read_only apart), and is handed out again byte for byte.
+//   - An outcome that cannot be proven is unknown: never a success, never a failure, never sent again unless the action's class allows it.
+//   - Cancelling a call detaches the caller and never touches the effect: channels run on the engine's own context.
+//   - When the journal cannot be written, nothing with a side effect starts; an outcome that cannot be written is held and written later.
+//
+// What it does not promise: to know what a target did when the answer was lost and the contract has no way to ask. That is what unknown means.
+//
+// Authorization (approval), matching (execution.Judge, fingerprint) and the decision order (policy.Decide) are values and pure functions elsewhere; the engine only
+// carries them out.
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/vault"
+	"singlepass.dev/vault/secret"
+)
+
+// Entry is one event for the journal, with a payload that is sealed on the way.
+type Entry struct {
+	Event   []byte // JSON object, "kind" first
+	ID      string // execution id; binds the payload
+	Kind    string // binds the payload
+	Payload []byte // plain; nil when there is none
+	At      time.Time
+	Lazy    bool // nobody waits for it: it rides on a later commit
+	Outcome bool // may use the reserve of a full disk
+}
+
+// Commit is the fate of the entries of one Append.
+type Commit interface {
+	// Done is closed when the entries are durable, or when it is certain that the journal will not acknowledge them.
+	Done() <-chan struct{}
+	// Err is nil once the entries are durable; call it after Done.
+	Err() error
+	// Seq is the number of the last entry.
+	Seq() uint64
+}
+
+// Journal takes events. Append never waits for the disk; the order of calls is the order in the journal.
+type Journal interface {
+	Append(entries ...Entry) Commit
+	// Resume goes on after a failed write, once it can.
+	Resume() error
+}
+
+// Records answers from what is durable. What was appended but is not folded yet may be missing; the engine knows those itself.
+type Records interface {
+	Find(id string) (execution.Execution, bool, error)
+	// Match returns the executions of an actor, intent scope and fingerprint, newest first.
+	Match(actor, scope, fingerprint string) ([]execution.Execution, error)
+	// MatchKey returns the newest execution of an actor under a client's key, whatever its fingerprint, tombstones included.
+	MatchKey(actor, scope string) (execution.Execution, bool, error)
+	// Unfinished returns what was accepted, authorized, dispatched or unknown.
+	Unfinished() ([]execution.Execution, error)
+	// OpenOf returns what a run has accepted, authorized, dispatched or unknown.
+	OpenOf(run string) ([]execution.Execution, error)
+	// Recent returns the newest executions of an actor, newest first.
+	Recent(actor string, limit int) ([]execution.Execution, error)
+	// Payload opens what was sealed with an event of the given kind; it needs the vault unlocked.
+	Payload(id string, kind execution.Kind) ([]byte, error)
+}
+
+// Vault is what the engine needs of the vault while it is unlocked.
+type Vault interface {
+	// FingerprintMAC is HMAC-SHA-256 under the vault's fingerprint key.
+	FingerprintMAC(msg []byte) ([32]byte, error)
+	Credential(name string) (vault.Credential, error)
+	// UseCredential returns a copy of the secret, which the caller wipes.
+	UseCredential(name string) (vault.Credential, *secret.Bytes, error)
+}
+
+// Config is what an Engine is made of.
+type Config struct {
+	Journal  Journal                            // required
+	Records  Records                            // required
+	Vault    Vault                              // required
+	Channels map[effect.Channel]channel.Channel // required
+	Now      func() time.Time                   // required
+	NewID    func() string                      // required: a fresh ULID
+	Logger   *slog.Logger                       // optional
+
+	AnswerWithin  time.Duration // optional, 45 s: after this a call is answered "pending"
+	CardTTL       time.Duration // optional, 10 min: after this an unanswered card expires
+	RetryDelay    time.Duration // optional, 250 ms: pause before another attempt
+	MaxOpenPerRun int           // optional, 1024: calls of one run that wait at the same time
+	Notify        func(Notice)  // optional: tells the person; must not block
+}
+
+// Notice is something that the person should see at once, without secrets.
+type Notice struct {
+	Kind string // locked_call, unknown_outcome, journal_down, key_reused
+	Run  string
+	Tool string
+	ID   string
+	Text string
+}
+
+// Engine is safe for concurrent use.
+//
+// Lock order: mu is the only mutex; it is never held while waiting for the disk, a target or a person.
+type Engine struct {
+	cfg  Config
+	base context.Context // channels run on it
+	stop context.CancelCauseFunc
+	work sync.WaitGroup // everything that the engine started
+
+	dispatches sync.WaitGroup // attempts in flight
+
+	actions atomic.Pointer[actionSet] // replaced as a whole
+
+	mu       sync.Mutex
+	locked   bool // mirrors the vault; true also before the first unlock
+	known    bool // the records are authenticated and recovery has run, so claims can be made
+	closing  bool
+	quarant  bool // the journal does not verify
+	down     bool // the journal cannot be written
+	mending  bool
+	live     map[string]*live
+	claims   map[claimKey][]*live // live executions by actor and scope, oldest first
+	idle     []*live              // completed, waiting to be folded into the records, by sequence number
+	folded   uint64
+	runs     map[string]*run
+	cards    map[string]*card
+	counts   map[string]int // live executions that wait, by run
+	recorded map[string]bool
+	calls    uint64 // numbers calls
+	limits   map[string]*refusalLimit
+	watchers map[*watcher]struct{}
+}
+
+type claimKey struct{ actor, scope string }
+
+// live is an execution that somebody waits for, or that is not in the records yet. Everything in it is guarded by Engine.mu.
+type live struct {
+	x       execution.Execution
+	durable execution.Execution // as of the last acknowledged commit; its zero value means that nothing is durable
+	commit  Commit              // the newest
+	pending []pendingCommit
+
+	action  *boundAction
+	effect  effect.Effect
+	args    []byte // canonical arguments, for the card
+	result  []byte // the CallToolResult, once observed
+	perUse  bool
+	grant   *approval.Grant
+	card    *card
+	counted bool // takes one of its run's places
+	waiters map[*waiter]struct{}
+	away    map[string]bool // runs whose callers were answered "pending" and count as attached
+	readers int             // execution_wait calls; they read, and are no reason to dispatch
+	busy    bool            // an attempt or a commit is under way: not answerable
+	held    *channel.Outcome
+	changed chan struct{}
+	sends   int // attempts that provably sent nothing, in a row
+	parked  bool
+	instead string // the execution whose result the person chose to hand out
+}
+
+type pendingCommit struct {
+	commit Commit
+	after  execution.Execution
+}
+
+type waiter struct {
+	call   string // the daemon's number of the call
+	run    *run
+	fresh  bool // its call made the execution
+	reader bool // waits for the result only: it is no reason to dispatch
+}
+
+// New returns an engine that is locked. Start must be called before the first call.
+func New(cfg Config) (*Engine, error) {
+	switch {
+	case cfg.Journal == nil:
+		return nil, errors.New("engine: Journal is required")
+	case cfg.Records == nil:
+		return nil, errors.New("engine: Records is required")
+	case cfg.Vault == nil:
+		return nil, errors.New("engine: Vault is required")
+	case len(cfg.Channels) == 0:
+		return nil, errors.New("engine: Channels is required")
+	case cfg.Now == nil || cfg.NewID == nil:
+		return nil, errors.New("engine: Now and NewID are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Notify == nil {
+		cfg.Notify = func(Notice) {}
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&cfg.AnswerWithin, 45*time.Second)
+	def(&cfg.CardTTL, 10*time.Minute)
+	def(&cfg.RetryDelay, 250*time.Millisecond)
+	if cfg.MaxOpenPerRun <= 0 {
+		cfg.MaxOpenPerRun = 1024
+	}
+	base, stop := context.WithCancelCause(context.Background())
+	e := &Engine{
+		cfg: cfg, base: base, stop: stop, locked: true,
+		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
+		counts: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},
+	}
+	e.actions.Store(newActionSet(0))
+	return e, nil
+}

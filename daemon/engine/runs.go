@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"singlepass.dev/approval"
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/peer"
+)
+
+// run is one process instance of an actor. Everything in it is guarded by Engine.mu.
+type run struct {
+	id       string
+	identity *peer.Identity
+	session  *approval.Session
+	first    time.Time
+	last     time.Time
+	calls    int
+	conns    int
+	ended    bool
+	asking   *card       // a card that asks for the session alone
+	refusal  *runRefusal // the answer to the last such card, so that a retry brings no new one
+}
+
+type runRefusal struct {
+	code   api.Code
+	reason string
+	until  time.Time
+}
+
+// check proves again that the process lives and is still the same program.
+func (r *run) check() error {
+	if r.ended {
+		return fmt.Errorf("run %s has ended", r.id)
+	}
+	if r.identity.Check == nil {
+		return nil
+	}
+	return r.identity.Check()
+}
+
+// RunEvent is what happened to a run, as it stands in the journal: the session journal is the view of these entries.
+type RunEvent struct {
+	Kind     string         `json:"kind"` // run_seen, session_authorized, session_ended, run_ended
+	Run      string         `json:"run"`
+	Actor    string         `json:"actor,omitempty"`
+	Identity *peer.Identity `json:"identity,omitempty"` // run_seen
+	By       string         `json:"by,omitempty"`
+	Card     string         `json:"card,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+}
+
+// noteLocked appends an event that is no execution's. Nobody waits for it.
+func (e *Engine) noteLocked(event any, lazy bool) {
+	b, err := json.Marshal(event)
+	if err != nil {
+		e.cfg.Logger.Error("encoding an event", "error", err)
+		return
+	}
+	e.cfg.Journal.Append(Entry{Event: b, At: e.cfg.Now(), Lazy: lazy})
+}
+
+// runLocked returns the run behind an identity, and makes it known at its first call.
+func (e *Engine) runLocked(p *peer.Identity) *run {
+	if r, ok := e.runs[p.Run]; ok {
+		return r
+	}
+	now := e.cfg.Now()
+	r := &run{id: p.Run, identity: p, first: now, last: now}
+	e.runs[p.Run] = r
+	e.noteLocked(RunEvent{Kind: "run_seen", Run: r.id, Actor: p.Actor, Identity: p}, true)
+	if p.Ended != nil {
+		e.work.Add(1)
+		go func() {
+			defer e.work.Done()
+			select {
+			case <-p.Ended:
+				e.runEnded(r)
+			case <-e.base.Done():
+			}
+		}()
+	}
+	return r
+}
+
+// Connected says that a peer has a connection, until the returned function is called. It makes nothing known: a run is recorded at its first call.
+func (e *Engine) Connected(p *peer.Identity) (release func()) {
+	e.mu.Lock()
+	r := e.runLocked(p)
+	r.conns++
+	e.mu.Unlock()
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		r.conns--
+	}
+}
+
+// runEnded ends the run's session and what waits for it. What is dispatched finishes and is recorded.
+func (e *Engine) runEnded(r *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended = true
+	e.endSessionLocked(r, "the process has ended")
+	e.endRunsExecutionsLocked(r, execution.KindExpired, api.CodeRunEnded, "the process that asked has ended")
+	e.noteLocked(RunEvent{Kind: "run_ended", Run: r.id, Actor: r.identity.Actor}, true)
+	delete(e.runs, r.id)
+	delete(e.limits, r.id)
+}
+
+func (e *Engine) endRunsExecutionsLocked(r *run, kind execution.Kind, code api.Code, reason string) {
+	if r.asking != nil {
+		e.closeCardLocked(r.asking, "void", reason)
+	}
+	for _, l := range e.liveOf(func(l *live) bool { return l.x.Run == r.id }) {
+		e.endLocked(l, kind, code, reason)
+	}
+}
+
+// liveOf returns the live executions that pass, in the order of their ids, so that what follows is the same every time.
+func (e *Engine) liveOf(pass func(*live) bool) []*live {
+	var out []*live
+	for _, l := range e.live {
+		if pass(l) {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *live) int { return strings.Compare(a.x.ID, b.x.ID) })
+	return out
+}
+
+// openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
+func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
+	r.session, r.refusal = s, nil
+	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card}, true)
+	if r.asking != nil && r.asking.ID != s.Card {
+		e.closeCardLocked(r.asking, "session", s.By)
+	}
+	for _, l := range e.liveOf(func(l *live) bool { return l.x.Run == r.id && l.card != nil && l.card.ID != s.Card }) {
+		switch l.card.Question {
+		case approval.AskSession:
+			e.closeCardLocked(l.card, "session", s.By)
+			if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAuthorized, ID: l.x.ID, By: "session"}}); err == nil {
+				e.proceedLocked(l)
+			}
+			l.wakeLocked()
+		case approval.AskSessionAndUse:
+			l.card.Question = approval.AskUse
+			if l.card.Earlier != "" {
+				l.card.Question = approval.AskAgain
+			}
+			e.publishCardLocked(l.card, "changed", "")
+		}
+	}
+}
+
+func (e *Engine) endSessionLocked(r *run, reason string) {
+	if r.session == nil {
+		return
+	}
+	r.session = nil
+	e.noteLocked(RunEvent{Kind: "session_ended", Run: r.id, Actor: r.identity.Actor, Reason: reason}, true)
+}
+
+// RevokeSession ends a run's session at once. What was not sent is withdrawn.
+func (e *Engine) RevokeSession(id, by string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runs[id]
+	if r == nil || r.session == nil {
+		return fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
+	}
+	e.endSessionLocked(r, "revoked by "+by)
+	e.endRunsExecutionsLocked(r, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
+	return nil
+}
+
+// RunView is a run as the person sees it.
+type RunView struct {
+	Identity peer.Identity
+	Session  *approval.Session
+	First    time.Time
+	Last     time.Time
+	Calls    int
+	Waiting  int
+	Online   bool
+}
+
+// Runs returns the runs that are alive, those seen last first.
+func (e *Engine) Runs() []RunView {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]RunView, 0, len(e.runs))
+	for _, r := range e.runs {
+		v := RunView{Identity: *r.identity, First: r.first, Last: r.last, Calls: r.calls, Waiting: e.counts[r.id], Online: r.conns > 0}
+		if r.session != nil {
+			s := *r.session
+			v.Session = &s
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b RunView) int { return b.Last.Compare(a.Last) })
+	return out
+}
+
+// KnowsAgent says whether one of the processes is the agent of a known run. An operator's call from beneath an agent is refused even with the right passphrase.
+func (e *Engine) KnowsAgent(chain []peer.Process) (runID string, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.runs {
+		for _, p := range chain {
+			if a := r.identity.Agent; a.PID == p.PID && a.Start == p.Start {
+				return r.id, true
+			}
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"singlepass.dev/daemon/execution"
+)
+
+// Settle is the operator's verdict on an unknown outcome: done, or not done. The evidence that was shown goes into the journal with it.
+func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string) (execution.Execution, error) {
+	e.mu.Lock()
+	x, ok, err := e.byIDLocked(id)
+	if err != nil || !ok {
+		e.mu.Unlock()
+		if err == nil {
+			err = ErrUnknown
+		}
+		return x, fmt.Errorf("settling %q: %w", id, err)
+	}
+	l := e.reviveLocked(x)
+	if l.x.State != execution.Unknown || l.busy {
+		x = l.x
+		e.retireLocked(l)
+		e.mu.Unlock()
+		return x, fmt.Errorf("settling %s: %w: it is %s", id, ErrSettled, x.State)
+	}
+	evidence := fmt.Sprintf("shown to the operator: %d attempt(s), first sent %s, %s", len(x.Attempts), x.DispatchedAt.UTC().Format("2006-01-02T15:04:05Z"), x.Reason)
+	ev := execution.Event{ID: id, By: by, Source: execution.FromOperator, Evidence: evidence, Reason: note}
+	c := change{ev: ev}
+	if done {
+		c.ev.Kind, c.ev.Outcome, c.ev.Result = execution.KindObserved, execution.Success, "result_"+id[len("act_"):]
+		verdict := toolResult("the operator established that this was carried out; the target's own answer was lost", []byte(`{"verdict":"done","by":"operator"}`), false)
+		c.payload = sealedResult{Result: verdict}.encode()
+		l.result = verdict
+	} else {
+		// A verdict never sends anything by itself: whoever still wants the action calls again, and is asked about like anybody else.
+		c.ev.Kind = execution.KindNotDone
+	}
+	commit, err := e.stepLocked(l, c)
+	if err != nil {
+		e.mu.Unlock()
+		return x, err
+	}
+	l.busy = true
+	e.mu.Unlock()
+	<-commit.Done()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.busy = false
+	if err := commit.Err(); err != nil {
+		e.journalDownLocked(err)
+		e.takeBackLocked(l)
+		return l.x, fmt.Errorf("settling %s: the verdict could not be written: %w", id, err)
+	}
+	l.wakeLocked()
+	e.retireLocked(l)
+	return l.x, nil
+}

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/execution"
+)
+
+// change is one event with what is sealed beside it.
+type change struct {
+	ev      execution.Event
+	payload []byte
+	lazy    bool
+}
+
+// stepLocked applies the changes to the execution and gives them to the journal, in one commit. It is the only place where a live execution changes.
+//
+// An event that Apply refuses is a fault of ours: nothing is appended, and the caller stops what it was about to do.
+func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
+	now := e.cfg.Now()
+	x := l.x
+	entries := make([]Entry, 0, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		c.ev.At = now
+		next, err := execution.Apply(x, c.ev)
+		if err != nil {
+			e.cfg.Logger.Error("refusing an event", "error", err)
+			return nil, err
+		}
+		x = next
+		b, err := json.Marshal(&c.ev)
+		if err != nil {
+			return nil, fmt.Errorf("encoding event %s: %w", c.ev.Kind, err)
+		}
+		entries = append(entries, Entry{
+			Event: b, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
+			Outcome: c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown,
+		})
+	}
+	commit := e.cfg.Journal.Append(entries...)
+	l.trimPending()
+	l.pending = append(l.pending, pendingCommit{commit, x})
+	l.x, l.commit = x, commit
+	e.publishLocked(l)
+	return commit, nil
+}
+
+// trimPending forgets the commits that were acknowledged.
+func (l *live) trimPending() {
+	n := 0
+	for _, p := range l.pending {
+		if !isDone(p.commit) || p.commit.Err() != nil {
+			break
+		}
+		l.durable = p.after
+		n++
+	}
+	l.pending = l.pending[n:]
+}
+
+func isDone(c Commit) bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// wakeLocked makes everybody who waits for the execution look again.
+func (l *live) wakeLocked() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// attachedLocked says whether a caller is attached: one that waits, or one that was answered "pending" and whose run still lives.
+func (e *Engine) attachedLocked(l *live) bool {
+	if len(l.waiters) > 0 {
+		return true
+	}
+	for id := range l.away {
+		if r := e.runs[id]; r != nil && !r.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// addLiveLocked makes an execution known to claims.
+func (e *Engine) addLiveLocked(l *live) {
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	l.waiters, l.away = map[*waiter]struct{}{}, map[string]bool{}
+	e.live[l.x.ID] = l
+	k := claimKey{l.x.Actor, l.x.Scope}
+	e.claims[k] = append(e.claims[k], l)
+}
+
+func (e *Engine) dropLiveLocked(l *live) {
+	delete(e.live, l.x.ID)
+	k := claimKey{l.x.Actor, l.x.Scope}
+	list := e.claims[k]
+	for i, o := range list {
+		if o == l {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(e.claims, k)
+	} else {
+		e.claims[k] = list
+	}
+}
+
+// retireLocked lets go of an execution that nobody waits for, as soon as the records have what happened to it.
+func (e *Engine) retireLocked(l *live) {
+	if l.parked || l.busy || l.held != nil || len(l.waiters) > 0 || l.readers > 0 || l.card != nil {
+		return
+	}
+	if l.commit == nil {
+		e.dropLiveLocked(l) // revived, and nothing happened to it
+		return
+	}
+	switch l.x.State {
+	case execution.Accepted, execution.Authorized, execution.Dispatched:
+		return
+	}
+	l.parked = true
+	e.idle = append(e.idle, l)
+	e.sweepLocked()
+}
+
+// Folded says that the records hold everything up to the sequence number.
+func (e *Engine) Folded(seq uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if seq > e.folded {
+		e.folded = seq
+	}
+	e.sweepLocked()
+}
+
+func (e *Engine) sweepLocked() {
+	n := 0
+	for _, l := range e.idle {
+		if len(l.waiters) == 0 && l.readers == 0 && !l.busy && l.held == nil {
+			if l.commit.Seq() > e.folded && !(isDone(l.commit) && l.commit.Err() != nil) {
+				break
+			}
+			e.dropLiveLocked(l)
+		} else {
+			l.parked = false
+		}
+		n++
+	}
+	e.idle = e.idle[n:]
+	if len(e.idle) == 0 {
+		e.idle = nil
+	}
+}
+
+// reviveLocked returns the live form of an execution that the records know.
+func (e *Engine) reviveLocked(x execution.Execution) *live {
+	if l, ok := e.live[x.ID]; ok {
+		return l
+	}
+	l := &live{x: x, durable: x}
+	e.addLiveLocked(l)
+	return l
+}
+
+// byIDLocked finds an execution, live or recorded.
+func (e *Engine) byIDLocked(id string) (execution.Execution, bool, error) {
+	if l, ok := e.live[id]; ok {
+		return l.x, true, nil
+	}
+	return e.cfg.Records.Find(id)
+}
+
+// journalDownLocked is what follows a commit that the journal did not acknowledge: nothing new starts, what was not durable is taken back, and a goroutine tries to go on.
+func (e *Engine) journalDownLocked(cause error) {
+	if e.down {
+		return
+	}
+	e.down = true
+	e.cfg.Logger.Error("the journal cannot be written; nothing with a side effect starts until it can", "error", cause)
+	e.cfg.Notify(Notice{Kind: "journal_down", Text: "the journal cannot be written: " + cause.Error()})
+	for _, l := range e.live {
+		e.takeBackLocked(l)
+	}
+	if !e.mending {
+		e.mending = true
+		e.work.Add(1)
+		go e.mend()
+	}
+}
+
+// takeBackLocked sets an execution back to what is durable. An attempt that is under way stays dispatched: its outcome is held until it can be written.
+func (e *Engine) takeBackLocked(l *live) {
+	l.trimPending()
+	if len(l.pending) == 0 {
+		return
+	}
+	l.pending = nil
+	if l.x.Class == execution.ReadOnly && l.busy {
+		return // a read waits for no record: it ends as it would, unrecorded
+	}
+	switch l.durable.State {
+	case "":
+		e.voidCardLocked(l, "the journal cannot be written")
+		e.leaveCountLocked(l)
+		e.dropLiveLocked(l)
+		l.x.State, l.x.Code = "", string(api.CodeJournal)
+	default:
+		l.x = l.durable
+	}
+	l.wakeLocked()
+}
+
+// mend brings the journal back and then writes what was held.
+func (e *Engine) mend() {
+	defer e.work.Done()
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
+		err := e.cfg.Journal.Resume()
+		if err == nil {
+			break
+		}
+		e.cfg.Logger.Warn("the journal still cannot be written", "error", err, "next_try_in", pause)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-e.base.Done():
+			t.Stop()
+			return
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.down, e.mending = false, false
+	e.cfg.Logger.Info("the journal can be written again")
+	for _, l := range e.live {
+		switch {
+		case l.held != nil:
+			o := *l.held
+			l.held = nil
+			e.work.Add(1)
+			go func() {
+				defer e.work.Done()
+				e.finish(l, l.x.LastAttempt().Number, o)
+			}()
+		case !l.busy && (l.x.State == execution.Accepted || l.x.State == execution.Authorized):
+			e.endLocked(l, execution.KindExpired, api.CodeJournal, "the journal could not be written, so nothing was sent")
+		}
+	}
+}
+
+// endLocked ends an execution of which nothing was sent.
+func (e *Engine) endLocked(l *live, kind execution.Kind, code api.Code, reason string) {
+	if l.x.State != execution.Accepted && l.x.State != execution.Authorized {
+		return
+	}
+	e.voidCardLocked(l, reason)
+	l.grant = nil
+	if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: kind, ID: l.x.ID, Code: string(code), Reason: reason}}); err != nil && !errors.Is(err, execution.ErrIllegal) {
+		e.cfg.Logger.Error("ending an execution", "execution_id", l.x.ID, "error", err)
+	}
+	e.leaveCountLocked(l)
+	l.wakeLocked()
+	e.retireLocked(l)
+}

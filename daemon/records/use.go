@@ -1,0 +1,168 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+
+	"singlepass.dev/daemon/chain"
+	"singlepass.dev/daemon/engine"
+	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/index"
+	"singlepass.dev/daemon/journal"
+	"singlepass.dev/daemon/payload"
+	"singlepass.dev/vault"
+)
+
+// commit makes a journal's Commit the engine's.
+type commit struct{ *journal.Commit }
+
+func (c commit) Seq() uint64 { return c.Last().Seq }
+
+type failed struct {
+	done chan struct{}
+	err  error
+}
+
+func (f failed) Done() <-chan struct{} { return f.done }
+func (f failed) Err() error            { return f.err }
+func (f failed) Seq() uint64           { return 0 }
+
+func failedCommit(err error) engine.Commit {
+	f := failed{make(chan struct{}), err}
+	close(f.done)
+	return f
+}
+
+// payloadKind says as what a payload of an event is sealed.
+func payloadKind(kind string) (payload.Kind, error) {
+	switch execution.Kind(kind) {
+	case execution.KindAccepted:
+		return payload.Arguments, nil
+	case execution.KindObserved:
+		return payload.Result, nil
+	}
+	return "", fmt.Errorf("an event of kind %q has no payload", kind)
+}
+
+// Append seals and appends. The engine calls it from its single writer, so the order of calls is the order of events.
+func (r *Records) Append(entries ...engine.Entry) engine.Commit {
+	out := make([]journal.Entry, len(entries))
+	for i, e := range entries {
+		out[i] = journal.Entry{Event: e.Event, Lazy: e.Lazy, Outcome: e.Outcome}
+		if e.Payload != nil {
+			sealed, err := r.seal(e)
+			if err != nil {
+				return failedCommit(err)
+			}
+			out[i].Sealed = sealed
+		}
+	}
+	if len(entries) > 0 {
+		r.stamp.Store(entries[0].At.UnixNano())
+		defer r.stamp.Store(0)
+	}
+	return commit{r.journal.Append(out...)}
+}
+
+func (r *Records) seal(e engine.Entry) ([]byte, error) {
+	kind, err := payloadKind(e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	s := r.sealer
+	r.mu.Unlock()
+	if s == nil {
+		return nil, errors.New("sealing a payload: there is no vault yet; run spctl init")
+	}
+	b, err := s.Seal(e.ID, kind, e.Payload)
+	if errors.Is(err, payload.ErrWiped) {
+		// A lock began another epoch meanwhile.
+		r.mu.Lock()
+		s = r.sealer
+		r.mu.Unlock()
+		if s == nil {
+			return nil, err
+		}
+		return s.Seal(e.ID, kind, e.Payload)
+	}
+	return b, err
+}
+
+// Resume goes on after a failed write.
+func (r *Records) Resume() error { return r.journal.Resume() }
+
+// Find returns an execution.
+func (r *Records) Find(id string) (execution.Execution, bool, error) { return r.index.Get(id) }
+
+// Match returns the executions of an actor, scope and fingerprint, newest first.
+func (r *Records) Match(actor, scope, fingerprint string) ([]execution.Execution, error) {
+	return r.index.Match(actor, scope, fingerprint)
+}
+
+// MatchKey returns the newest execution of an actor under a client's key, whatever its fingerprint.
+func (r *Records) MatchKey(actor, scope string) (execution.Execution, bool, error) {
+	return r.index.MatchKey(actor, scope)
+}
+
+// Unfinished returns what is accepted, authorized, dispatched or unknown; nothing while the index is not to be believed.
+func (r *Records) Unfinished() ([]execution.Execution, error) {
+	r.Settle()
+	if !r.index.Verified() {
+		return nil, nil
+	}
+	return r.index.OpenExecutions(index.Filter{})
+}
+
+// OpenOf returns what a run has open; nothing while the index is not to be believed.
+func (r *Records) OpenOf(run string) ([]execution.Execution, error) {
+	if !r.index.Verified() {
+		return nil, nil
+	}
+	return r.index.OpenExecutions(index.Filter{Run: run})
+}
+
+// Recent returns the newest executions of an actor.
+func (r *Records) Recent(actor string, limit int) ([]execution.Execution, error) {
+	return r.index.List(index.Query{Actor: actor, Limit: limit})
+}
+
+// Payload opens what was sealed with an event.
+func (r *Records) Payload(id string, kind execution.Kind) ([]byte, error) {
+	pk, err := payloadKind(string(kind))
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	opener := r.opener
+	r.mu.Unlock()
+	if opener == nil {
+		return nil, fmt.Errorf("opening the %s of %s: %w", pk, id, vault.ErrLocked)
+	}
+	at, ok, err := r.index.Payload(id, kind)
+	if err == nil && !ok {
+		// It may be durable and not folded yet.
+		r.Settle()
+		at, ok, err = r.index.Payload(id, kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("the %s of %s is not kept", pk, id)
+	}
+	var plain []byte
+	err = r.journal.ReadAt(journalPosition(at), func(d journal.Durable) error {
+		l, err := chain.Split(d.Line)
+		if err != nil {
+			return err
+		}
+		sealed, err := l.Payload(nil)
+		if err != nil {
+			return err
+		}
+		plain, err = opener.Open(id, pk, sealed)
+		return err
+	})
+	return plain, err
+}
