@@ -37,6 +37,7 @@
 package chain
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -244,30 +245,17 @@ func endsInHash(body []byte) bool {
 	return n >= 0 && string(body[n:n+len(hashHead)]) == hashHead
 }
 
-// sealedShape tells whether text is something that AppendLine or an erasure wrote. Trailing bits are
-// left to Payload, which compares with the digest.
+// sealedShape tells whether text is something that AppendLine or an erasure wrote. Bits that base64 does
+// not use in its last group are left to Payload, which compares with the digest.
 func sealedShape(text []byte) bool {
 	if len(text) == 0 || len(text)%4 != 0 {
 		return false
 	}
-	if text[0] == '-' {
-		for _, c := range text {
-			if c != '-' {
-				return false
-			}
-		}
+	if bytes.IndexByte(text, '-') >= 0 {
 		return true
 	}
-	body := text
-	for i := 0; i < 2 && body[len(body)-1] == '='; i++ {
-		body = body[:len(body)-1]
-	}
-	for _, c := range body {
-		if c == '-' || c == '=' {
-			return false
-		}
-	}
-	return true
+	padding := bytes.IndexByte(text, '=')
+	return padding < 0 || padding == len(text)-1 || padding == len(text)-2 && text[padding+1] == '='
 }
 
 // ErrShape is wrapped by every error of Split: the bytes are not a line of a journal.

@@ -26,7 +26,7 @@ func (l *Line) PayloadState() PayloadState {
 		return PayloadNone
 	case l.sealed == nil:
 		return PayloadWithheld
-	case l.sealed[0] == '-':
+	case bytes.IndexByte(l.sealed, '-') >= 0:
 		return PayloadErased
 	}
 	return PayloadPresent

@@ -102,11 +102,21 @@ const maxForming = 1 << 20
 // Append records the entries, contiguous and in this order, behind those of every Append before it. It
 // never waits for the disk and does not keep the slices. An Append nobody waits for is fine.
 func (j *Journal) Append(entries ...Entry) *Commit {
-	c := &Commit{j: j, done: make(chan struct{})}
-	p := pending{entries: entries, commit: c}
-	if err := p.check(); err != nil {
-		return c.fail(fmt.Errorf("appending to journal: %w", err))
+	p := pending{entries: entries, commit: &Commit{j: j, done: make(chan struct{})}}
+	err := p.check()
+	for _, e := range entries {
+		if kind := chain.EventKind(e.Event); err == nil && chain.OwnKind(kind) {
+			err = fmt.Errorf("entries of kind %s are the journal's own", kind)
+		}
 	}
+	if err != nil {
+		return p.commit.fail(fmt.Errorf("appending to journal: %w", err))
+	}
+	return j.append(p)
+}
+
+func (j *Journal) append(p pending) *Commit {
+	c := p.commit
 	now := j.cfg.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -175,9 +185,6 @@ func (p *pending) check() error {
 	for _, e := range p.entries {
 		if err := chain.CheckEvent(e.Event); err != nil {
 			return err
-		}
-		if kind := chain.EventKind(e.Event); chain.OwnKind(kind) {
-			return fmt.Errorf("entries of kind %s are the journal's own", kind)
 		}
 		p.size += int64(chain.LineSize(e.Event, e.Sealed))
 		p.outcome = p.outcome || e.Outcome

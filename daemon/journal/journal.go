@@ -58,8 +58,9 @@ type Config struct {
 	Logger      *slog.Logger  // optional; default discards
 
 	// OnDurable, optional, gets every entry in order once it is durable and before its Commit is done,
-	// with those that the journal writes by itself, except what Open itself writes. It is called by the
-	// writer's goroutine, must be quick, must not call the journal and must not keep the slice or its lines.
+	// with those that the journal writes by itself, except what Open itself writes. It is called by whoever
+	// writes, one call at a time. It must be quick, must not call the journal and must not keep the slice
+	// or its lines.
 	OnDurable func([]Durable)
 }
 

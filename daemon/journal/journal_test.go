@@ -15,7 +15,9 @@ import (
 
 func clock() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-func config(dir string) journal.Config { return journal.Config{Dir: dir, Now: clock} }
+func config(dir string) journal.Config {
+	return journal.Config{Dir: dir, Now: clock, Reserve: 16 << 10}
+}
 
 func newDir(t testing.TB) string { return filepath.Join(t.TempDir(), "journal") }
 

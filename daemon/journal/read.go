@@ -75,9 +75,6 @@ func (j *Journal) Read(from Position, f func(Durable) error) error {
 	}
 	for n := first; n <= last.Segment; n++ {
 		r.segment, r.offset = n, 0
-		for _, b := range accepted {
-			r.lost = r.lost || b.What == chain.WhatSegment && b.Segment == chain.SegmentName(n)
-		}
 		if n == first {
 			r.offset = from.Offset
 		}
@@ -87,6 +84,10 @@ func (j *Journal) Read(from Position, f func(Durable) error) error {
 		}
 		if err := j.lines(n, r.offset, stop, r.line); err != nil {
 			return err
+		}
+		// A break at the end of a segment, or instead of it, has no line that tells of it.
+		for _, b := range accepted {
+			r.lost = r.lost || b.Segment == chain.SegmentName(n) && b.Offset+b.Length >= r.offset
 		}
 	}
 	if r.seq < last.Seq {

@@ -49,6 +49,9 @@ func (j *Journal) recover() (*Recovery, error) {
 		return nil, err
 	}
 	j.seq, j.head, j.durable, j.segment = s.at.Seq, s.at.Hash, s.at, s.last()
+	if t := j.cfg.Trusted; t != nil {
+		j.segment = max(j.segment, t.Segment) // No name is used twice.
+	}
 	if len(s.breaks) > 0 {
 		j.quarant = &Quarantine{Breaks: s.breaks}
 		j.end, j.synced = s.end, s.end
@@ -237,7 +240,9 @@ func (s *survey) last() int {
 	return s.segments[len(s.segments)-1]
 }
 
+// found notes a break. What comes after it has nothing to follow.
 func (s *survey) found(what chain.What, segment int, offset int64, seq uint64, bytes []byte) {
+	s.unlinked = true
 	s.breaks = append(s.breaks, chain.Break{
 		What: what, Segment: chain.SegmentName(segment), Offset: offset,
 		Length: int64(len(bytes)), Seq: seq, Digest: chain.Digest(bytes),
@@ -251,7 +256,11 @@ func (s *survey) run() error {
 		s.trusted = nil
 	case t.Segment > s.last():
 		s.trusted = nil
-		defer func() { s.found(chain.WhatTruncated, max(s.last(), 1), s.end, t.Seq, nil) }()
+		defer func() {
+			for n := s.last() + 1; n <= t.Segment; n++ {
+				s.found(chain.WhatSegment, n, 0, s.at.Seq+1, nil)
+			}
+		}()
 	default:
 		first = t.Segment
 	}
@@ -262,7 +271,6 @@ func (s *survey) run() error {
 		}
 		if n != next {
 			s.found(chain.WhatSegment, next, 0, s.at.Seq+1, nil)
-			s.unlinked = true
 		}
 		next = n + 1
 		if err := s.segment(n, n == s.last()); err != nil {
@@ -358,31 +366,35 @@ func (s *survey) first(in *scanner, n int, anchor bool) error {
 	if err != nil && err != errTail {
 		return err
 	}
-	refuse := func(what chain.What, b []byte) error {
-		s.found(what, n, 0, s.at.Seq+1, b)
-		s.unlinked = true
+	// A segment that is not what its name says is evidence as a whole.
+	refuse := func(what chain.What) error {
+		all, err := rest(in.r, 0)
+		if err != nil {
+			return err
+		}
+		s.found(what, n, 0, s.at.Seq+1, all)
 		return errRefused
 	}
-	whole := raw[:len(raw):len(raw)]
 	if err == errTail {
-		return refuse(chain.WhatGarbage, nil)
+		return refuse(chain.WhatGarbage)
 	}
+	whole := raw[:len(raw):len(raw)]
 	l, splitErr := chain.Split(raw)
 	if splitErr != nil {
-		return refuse(chain.WhatGarbage, whole)
+		return refuse(chain.WhatGarbage)
 	}
 	hash, ok := l.Verify()
 	if !ok {
-		return refuse(chain.WhatChanged, whole)
+		return refuse(chain.WhatChanged)
 	}
 	var o chain.Opened
 	if json.Unmarshal(l.AppendEvent(nil), &o) != nil || o.Segment != chain.SegmentName(n) ||
 		o.Kind != chain.KindSegmentOpened && o.Kind != chain.KindQuarantineAccepted {
-		return refuse(chain.WhatLink, whole)
+		return refuse(chain.WhatLink)
 	}
 	// Behind an accepted break there is nothing to follow; audit verify checks what was accepted.
 	if !anchor && !s.unlinked && o.Kind == chain.KindSegmentOpened && !l.Follows(s.at.Seq, s.at.Hash) {
-		s.found(chain.WhatLink, n, 0, s.at.Seq+1, whole)
+		s.found(chain.WhatLink, n, 0, s.at.Seq+1, append(whole, '\n'))
 	}
 	s.unlinked = false
 	if o.Kind == chain.KindQuarantineAccepted {

@@ -10,7 +10,7 @@ import (
 
 // scanner reads the lines of one segment from an offset on.
 type scanner struct {
-	r      io.ReaderAt
+	r      File
 	offset int64 // of the next line
 	end    int64 // where to stop; the file's size or the durable end
 	buf    []byte

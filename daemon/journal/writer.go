@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -278,32 +279,39 @@ func (j *Journal) rotate(opened chain.Opened, size int64) error {
 }
 
 // create makes a segment with its first line and alloc bytes.
-func (j *Journal) create(segment int, line []byte, alloc int64) (f File, err error) {
-	name := j.path(segment)
-	tmp := name + ".tmp"
-	f, err = j.fs.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+func (j *Journal) create(segment int, line []byte, alloc int64) (File, error) {
+	tmp := j.path(segment) + ".tmp"
+	f, err := j.fs.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			j.fs.Remove(tmp) //nolint:errcheck // It holds no entry, and Open removes it too.
-		}
-	}()
-	if _, err = f.WriteAt(line, 0); err != nil {
+	if err := j.fill(f, segment, line, alloc); err != nil {
+		f.Close()
+		j.fs.Remove(tmp) //nolint:errcheck // It holds no entry, and Open removes it too.
 		return nil, err
-	}
-	if err = allocate(f, int64(len(line)), alloc); err != nil {
-		return nil, err
-	}
-	if err = j.fs.Rename(tmp, name); err != nil {
-		return nil, err
-	}
-	if err = j.fs.SyncDir(j.cfg.Dir); err != nil {
-		// Whether the name is durable is unknown. The entry in it was never acknowledged, so the name is
-		// taken back; if that fails too, the segment stands there at the next try and is replaced.
-		return nil, errors.Join(err, j.fs.Rename(name, tmp))
 	}
 	return f, nil
+}
+
+func (j *Journal) fill(f File, segment int, line []byte, alloc int64) error {
+	name := j.path(segment)
+	tmp := name + ".tmp"
+	if _, err := f.WriteAt(line, 0); err != nil {
+		return err
+	}
+	if err := allocate(f, int64(len(line)), alloc); err != nil {
+		return err
+	}
+	err := j.fs.Rename(tmp, name)
+	if err == nil {
+		err = j.fs.SyncDir(j.cfg.Dir)
+	}
+	if err != nil {
+		// Whether the name is there, and durable, is unknown. The entry in it was never acknowledged, so it
+		// is taken back; if that fails too, it stands there at the next try and is replaced.
+		if err := j.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			j.log.Warn("cannot remove a segment that was not finished", "error", err)
+		}
+	}
+	return err
 }
