@@ -18,8 +18,8 @@
 //
 // # Non-promises
 //
-//   - The file alone cannot show that all of it was set back to an older copy. The journal, which names what it was
-//     written under, can.
+//   - The file alone cannot show that all of it was set back to an older copy. Damage to one of bbolt's two meta pages
+//     sets it back by one write in the same way.
 //   - The count of wrong passphrases holds back who can only ask the daemon. Who can write the file can reset it, and could
 //     guess offline anyway if they have the device secret.
 //   - An older copy of the file still opens with the passphrase of its time: changing the passphrase does not change the

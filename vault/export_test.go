@@ -4,3 +4,29 @@ package vault
 var ProductionKDF = leastKDF
 
 func SetLeastKDF(k KDF) { leastKDF = k }
+
+// SecretViews returns the memory of every secret that an unlocked vault holds.
+func SecretViews(v *Vault) [][]byte {
+	s := v.session
+	var views [][]byte
+	for _, k := range []interface {
+		Use(func([]byte) error) error
+	}{
+		s.root, s.records, s.names, s.manifest, s.keys.fingerprint, s.keys.index, s.keys.signing, s.keys.sealing,
+	} {
+		_ = k.Use(func(b []byte) error { views = append(views, b); return nil })
+	}
+	return views
+}
+
+// HoldDerivation makes derivations wait until the returned function is called.
+func HoldDerivation(v *Vault) (release func()) {
+	v.deriving <- struct{}{}
+	return func() { <-v.deriving }
+}
+
+// HoldWrite keeps a write pending until the returned function is called.
+func HoldWrite(v *Vault) (finish func()) {
+	v.mu.Lock()
+	return v.mu.Unlock
+}

@@ -124,7 +124,7 @@ func parseHeader(raw []byte) (*header, error) {
 	switch {
 	case h.Format != formatVersion:
 		return nil, damaged("format")
-	case err != nil || len(id) != 16:
+	case err != nil || len(id) != 16 || hex.EncodeToString(id) != h.VaultID:
 		return nil, damaged("vault_id")
 	case h.KDF.Name != "argon2id":
 		return nil, damaged("kdf name")

@@ -128,14 +128,14 @@ func endpoint(u *url.URL) (string, uint16, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	bracketed := host
+	written := u.Hostname()
 	if strings.Contains(host, ":") {
-		bracketed = "[" + host + "]"
+		written = "[" + written + "]"
 	}
 	// What stands behind the host is nothing or a colon and a number; url.URL's own parts are not trusted to agree.
-	rest, ok := cutPrefixFold(u.Host, bracketed)
+	rest, ok := strings.CutPrefix(u.Host, written)
 	if !ok {
-		return "", 0, errors.New("the host is not in canonical form")
+		return "", 0, errors.New("the host is malformed")
 	}
 	if rest == "" {
 		switch strings.ToLower(u.Scheme) {
@@ -152,13 +152,6 @@ func endpoint(u *url.URL) (string, uint16, error) {
 		return "", 0, errors.New("the port needs to be a number from 1 to 65535")
 	}
 	return host, uint16(port), nil
-}
-
-func cutPrefixFold(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
-		return "", false
-	}
-	return s[len(prefix):], true
 }
 
 // canonicalHost returns the lower-case name, or the address in its shortest form (RFC 5952). Names that resolvers or other

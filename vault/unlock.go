@@ -67,6 +67,7 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 		return nil, err
 	}
 	var device, kitSecret *secret.Bytes
+	written := false // perhaps: the keyring's entry must then stay
 	defer func() {
 		device.Wipe()
 		kitSecret.Wipe()
@@ -116,7 +117,7 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 			return nil, err
 		}
 		defer func() {
-			if err != nil {
+			if err != nil && !written {
 				_ = v.keychain.Delete(context.WithoutCancel(ctx), h.VaultID)
 			}
 		}()
@@ -135,6 +136,7 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 	if v.closed {
 		return nil, errClosed
 	}
+	written = true
 	if err = v.commitLocked(s, encoded, changes...); err != nil {
 		return nil, err
 	}
@@ -243,8 +245,11 @@ func (v *Vault) change(p proof, new *secret.Bytes) error {
 }
 
 // enroll makes a new device secret and stores it in the keyring and in the header. If the header cannot be written after
-// the keyring was, the kit still opens the vault.
+// the keyring was, the kit still opens the vault. The keyring is written without mu, since it may take seconds.
 func (v *Vault) enroll(ctx context.Context, p proof, kit *secret.Bytes) error {
+	if err := v.verify(p); err != nil { // first: a vault that does not verify keeps its device secret
+		return err
+	}
 	device, err := v.randomSecret(keySize)
 	if err != nil {
 		return err
@@ -298,6 +303,21 @@ func (v *Vault) verifiedSession(p proof) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// verify checks the file under the proven root key.
+func (v *Vault) verify(p proof) error {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.closed {
+		return errClosed
+	}
+	s, err := v.verifiedSession(p)
+	if err != nil {
+		return err
+	}
+	s.wipe()
+	return nil
 }
 
 // install makes the vault unlocked, unless it was locked or closed since the proof began.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -112,17 +113,8 @@ func Open(c Config) (*Vault, error) {
 	if err := checkFile(c.Path); err != nil {
 		return nil, fmt.Errorf("opening vault: %w", err)
 	}
-	var db *bolt.DB
-	err := guard(func() (err error) {
-		db, err = bolt.Open(c.Path, 0o600, &bolt.Options{Timeout: openTimeout, FreelistType: bolt.FreelistMapType, NoStatistics: true})
-		return err
-	})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("opening vault: %w", ErrInUse)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("opening vault: %w (%w)", ErrTampered, err)
-	case err != nil:
+	db, err := openFile(c.Path)
+	if err != nil {
 		return nil, fmt.Errorf("opening vault: %w", err)
 	}
 	v := &Vault{
@@ -134,6 +126,36 @@ func Open(c Config) (*Vault, error) {
 		return nil, fmt.Errorf("opening vault: %w", err)
 	}
 	return v, nil
+}
+
+func openFile(path string) (*bolt.DB, error) {
+	var db *bolt.DB
+	var file *os.File
+	err := guard(func() (err error) {
+		db, err = bolt.Open(path, 0o600, &bolt.Options{
+			Timeout: openTimeout, FreelistType: bolt.FreelistMapType, NoStatistics: true,
+			OpenFile: func(name string, flag int, mode fs.FileMode) (_ *os.File, err error) {
+				file, err = os.OpenFile(name, flag, mode)
+				return file, err
+			},
+		})
+		return err
+	})
+	if err == nil {
+		return db, nil
+	}
+	if file != nil {
+		abandon(file) // without effect if bbolt closed it
+	}
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, ErrInUse
+	case errors.As(err, &system), errors.Is(err, ErrTampered):
+		return nil, err
+	default: // bbolt does not like what it reads
+		return nil, fmt.Errorf("%w (%w)", ErrTampered, err)
+	}
 }
 
 // checkFile refuses a file that others could read, or that is not a plain file.

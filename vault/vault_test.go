@@ -29,10 +29,14 @@ func TestMain(m *testing.M) {
 type memoryKeychain struct {
 	mu     sync.Mutex
 	values map[string][]byte
-	err    error // what every call returns, if set
+	err    error  // what every call returns, if set
+	hook   func() // called by Get, if set
 }
 
 func (k *memoryKeychain) Get(_ context.Context, account string) (*secret.Bytes, error) {
+	if k.hook != nil {
+		k.hook()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err != nil {
@@ -122,6 +126,14 @@ func (h *home) initialized() (*vault.Vault, string) {
 		h.t.Fatal(err)
 	}
 	return v, reveal(h.t, kit.Text())
+}
+
+func bearer(name string) vault.Credential {
+	return vault.Credential{Name: name, Kind: vault.Bearer, Targets: []vault.Target{{Scheme: "https", Host: "api.example.com", Port: 443, PathPrefix: "/"}}}
+}
+
+func contract(action string) vault.AcceptedContract {
+	return vault.AcceptedContract{Action: action, File: action + ".yaml", Source: []byte("action: " + action), Digest: "sha256:00"}
 }
 
 func text(s string) *secret.Bytes { return secret.New([]byte(s)) }
