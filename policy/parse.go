@@ -41,7 +41,9 @@ func (p *parser) contract(root *node, c *Contract) {
 				p.problem(n, path, "choose another name", "%q is one of Singlepass's own tools", c.Action)
 			}
 		}},
-		{"title", "", func(n *node, path string) { c.Title, _ = p.text(n, path, 120, "write a short title, or remove the field") }},
+		{"title", "", func(n *node, path string) {
+			c.Title, _ = p.text(n, path, 120, "write a short title, or remove the field")
+		}},
 		{"description", "write `description: …`, what the agent's model reads", func(n *node, path string) {
 			c.Description, _ = p.text(n, path, 4000, "write what the action does")
 			c.Description = strings.TrimSpace(c.Description)

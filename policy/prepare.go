@@ -180,4 +180,3 @@ func lastReason(message string) string {
 	}
 	return first
 }
-

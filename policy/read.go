@@ -201,7 +201,7 @@ func plainDuration(d time.Duration) string {
 func nearest(word string, names []string) string {
 	best, distance := "", 3
 	for _, name := range names {
-		if d := editDistance(strings.ToLower(word), name); d < distance && d < len(name) {
+		if d := editDistance(strings.ToLower(word), strings.ToLower(name)); d < distance && d < len(name) {
 			best, distance = name, d
 		}
 	}
