@@ -79,22 +79,37 @@ var (
 	errInformational = fmt.Errorf("more than %d informational answers came before the answer", informationalLimit)
 	errNotHTTP       = errors.New("what came back cannot be read as an HTTP answer")
 	errSwitched      = errors.New("the target answered 101 (switching protocols) without being asked to")
-	errClosed        = errors.New("the connection was closed before an answer came")
+	errClosed        = errors.New("the connection was closed before a whole answer came")
 )
+
+// noted remembers what the connection itself said, which a parser may take for the end of a strange line.
+type noted struct {
+	r   io.Reader
+	err error
+}
+
+func (n *noted) Read(b []byte) (int, error) {
+	c, err := n.r.Read(b)
+	if err != nil {
+		n.err = err
+	}
+	return c, err
+}
 
 // read reads one answer. With an answer and an error the body is not whole.
 func read(conn io.Reader, method string, limit int64) (*answer, error) {
-	head := &io.LimitedReader{R: conn, N: headerLimit}
+	wire := &noted{r: conn}
+	head := &io.LimitedReader{R: wire, N: headerLimit}
 	b := bufio.NewReader(head)
 	for range informationalLimit + 1 {
 		resp, err := http.ReadResponse(b, &http.Request{Method: method})
 		switch {
 		case err != nil && head.N == 0:
 			return nil, errHeader
-		case errors.Is(err, io.ErrUnexpectedEOF):
+		case err != nil && errors.Is(wire.err, io.EOF):
 			return nil, errClosed
-		case err != nil && isTransport(err):
-			return nil, err
+		case err != nil && wire.err != nil:
+			return nil, wire.err
 		case err != nil, resp.ProtoMajor != 1, resp.StatusCode < 100: // the error may quote what came
 			return nil, errNotHTTP
 		case resp.StatusCode == http.StatusSwitchingProtocols:

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -72,16 +71,18 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 	// RoundTrip, not a Client: no redirects, no cookies.
 	resp, err := c.pool.RoundTrip(req)
 	if err != nil {
-		if sending.Err() != nil && context.Cause(sending) == errConnectLimit {
-			err = context.DeadlineExceeded
+		switch {
+		case !connected.Load() && ctx.Err() != nil:
+			return notSent("not connected: " + why(ctx))
+		case !connected.Load() && sending.Err() != nil:
+			return notSent(describeConnect(ctx, context.DeadlineExceeded, r.Limits))
+		case !connected.Load():
+			return notSent(describeConnect(ctx, err, r.Limits))
+		case sending.Err() != nil:
+			return unknown("the request was sent, and " + describe(ctx, sending.Err(), r.Limits))
 		}
-		if !connected.Load() {
-			return notSent(describeConnect(ctx, withoutURL(err), r.Limits))
-		}
-		if errors.Is(err, context.DeadlineExceeded) || isTransport(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return unknown("the request was sent, and " + describe(ctx, err, r.Limits))
-		}
-		return unknown("the request was sent, and " + closedOrStrange(ctx, err))
+		// net/http mostly has no types for what can be wrong here, and its texts may quote the target.
+		return unknown("the request was sent, and the connection broke, or what came back is not HTTP, before an answer was whole")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -92,25 +93,6 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 		a.broken = describe(ctx, err, r.Limits)
 	}
 	return a.outcome(r, p)
-}
-
-// closedOrStrange names errors that net/http has no type for, without the target's words that they may quote.
-func closedOrStrange(ctx context.Context, err error) string {
-	switch {
-	case ctx.Err() != nil:
-		return why(ctx)
-	case strings.Contains(err.Error(), "server closed idle connection"):
-		return errClosed.Error()
-	}
-	return errNotHTTP.Error()
-}
-
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // pooled returns the message for net/http, which takes strings.
