@@ -23,6 +23,10 @@ type Process struct {
 	Exe    string    `json:"exe"`
 	Digest string    `json:"digest,omitempty"` // sha256:… of the executable
 	Script string    `json:"script,omitempty"` // what an interpreter runs
+
+	// Device and Inode say which file the executable is, as the kernel counts.
+	Device uint64 `json:"device,omitempty"`
+	Inode  uint64 `json:"inode,omitempty"`
 }
 
 // Identity is the agent behind a connection, as the operating system proves it.
@@ -30,7 +34,8 @@ type Identity struct {
 	Run       string    `json:"run"`   // run_… derived from boot id, pid, start time and executable: the same process is the same run after a restart of the bridge or the daemon
 	Actor     string    `json:"actor"` // canonical, without a digest: deb:name, exe:/path, script:/path
 	Agent     Process   `json:"agent"`
-	Chain     []Process `json:"chain,omitempty"` // the agent's ancestors, nearest first
+	Chain     []Process `json:"chain,omitempty"`   // the agent's ancestors, nearest first
+	Through   []Process `json:"through,omitempty"` // the bridge and the launchers between it and the agent, nearest to the socket first
 	Assurance Assurance `json:"assurance"`
 	Via       string    `json:"via"` // bridge, socket, http
 	// Check proves again that the process behind this identity is alive and has not become another program. Nil means that it cannot be checked.

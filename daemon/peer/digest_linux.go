@@ -1,0 +1,69 @@
+package peer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileKey says that a file is still the one that was hashed. A change of content changes ctime, which only the kernel sets.
+type fileKey struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+// digests keeps the SHA-256 of executables: an agent's can have 100 MB, and comes back with every connection.
+type digests struct {
+	mu    sync.Mutex
+	known map[fileKey]string // owner: mu
+}
+
+// maxDigests bounds the cache; past it, it starts anew.
+const maxDigests = 256
+
+func (d *digests) of(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	key, err := keyOf(f)
+	if err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	digest, ok := d.known[key]
+	d.mu.Unlock()
+	if ok {
+		return digest, nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("hashing %s: %w", path, err)
+	}
+	digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	if after, err := keyOf(f); err != nil || after != key {
+		return "", fmt.Errorf("hashing %s: it changed meanwhile", path)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) >= maxDigests {
+		d.known = make(map[fileKey]string)
+	}
+	d.known[key] = digest
+	return digest, nil
+}
+
+func keyOf(f *os.File) (fileKey, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fileKey{}, err
+	}
+	return fileKey{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, nil
+}

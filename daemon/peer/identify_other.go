@@ -1,0 +1,34 @@
+//go:build !linux
+
+package peer
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+)
+
+// state is what an Identifier remembers: nothing.
+type state struct{}
+
+func newState(Config) state { return state{} }
+
+func cannot() error { return fmt.Errorf("%w: not built for %s yet", ErrCannotTell, runtime.GOOS) }
+
+// Identify says which agent is behind a connection of agent.sock.
+func (id *Identifier) Identify(*net.UnixConn) (*Identity, error) { return nil, cannot() }
+
+// IdentifyCaller says which process is behind a connection, and takes a bridge for what it is.
+func (id *Identifier) IdentifyCaller(*net.UnixConn) (*Identity, error) { return nil, cannot() }
+
+// IdentifyTCP says which process has the other end of a loopback connection.
+func (id *Identifier) IdentifyTCP(netip.AddrPort, netip.AddrPort) (*Identity, error) {
+	return nil, cannot()
+}
+
+// ProcessOf says which process is behind a connection.
+func (id *Identifier) ProcessOf(*net.UnixConn) (Process, error) { return Process{}, cannot() }
+
+// Ancestors returns the ancestors of a process, nearest first.
+func (id *Identifier) Ancestors(int) ([]Process, error) { return nil, cannot() }
