@@ -68,8 +68,7 @@ var scenarios = []scenario{
 	{
 		name: "the daemon is killed; the target honours keys", tool: "charge_keyed",
 		run: func(t *testing.T, s *stand, c *client, again server) *result {
-			daemonKilled(t, s, c, "charge_keyed")
-			c.connect(reached(s, again))
+			daemonKilled(t, s, c, "charge_keyed", again)
 			r := must(t, c.call(request{tool: "charge_keyed", args: args("A-1")})())
 			first, replayed := s.target.entries(ledger.Effect), s.target.entries(ledger.Replayed)
 			if len(first) != 1 || len(replayed) != 1 || first[0].Key != replayed[0].Key || !strings.HasPrefix(first[0].Key, "act_") {
@@ -81,14 +80,28 @@ var scenarios = []scenario{
 	{
 		name: "the daemon is killed; the action is irreversible", tool: "charge_once", state: "unknown",
 		run: func(t *testing.T, s *stand, c *client, again server) *result {
-			daemonKilled(t, s, c, "charge_once")
-			c.connect(reached(s, again))
+			daemonKilled(t, s, c, "charge_once", again)
 			first := must(t, c.call(request{tool: "charge_once", args: args("A-1")})())
 			second := must(t, c.call(request{tool: "charge_once", args: args("A-1")})())
 			if a, b := first.meta(t), second.meta(t); a.ExecutionID != b.ExecutionID || a.State != b.State {
 				t.Errorf("asking again gives another answer: %s, then %s", first.raw, second.raw)
 			}
 			return second
+		},
+	},
+	{
+		name: "the daemon and the bridge are killed; the target honours keys", transport: "stdio", tool: "charge_keyed",
+		run: func(t *testing.T, s *stand, c *client, again server) *result {
+			s.target.plan(ledger.Hold)
+			first := c.call(request{tool: "charge_keyed", args: args("A-1")})
+			s.target.nextEffect()
+			s.killDaemon()
+			c.killServer()
+			first()
+			s.restart()
+			s.agreeable()
+			c.connect(again)
+			return must(t, c.call(request{tool: "charge_keyed", args: args("A-1")})())
 		},
 	},
 	{
@@ -227,24 +240,27 @@ func bridgeKilled(t *testing.T, s *stand, c *client, again server) {
 	c.connect(again)
 }
 
-// daemonKilled calls, kills the daemon once the target has acted, and starts it again.
-func daemonKilled(t *testing.T, s *stand, c *client, tool string) {
+// daemonKilled calls, kills the daemon once the target has acted, and starts it again. A bridge outlives the daemon and says the truth about
+// the call at once; a client over HTTP loses its connection, and the new daemon is elsewhere.
+func daemonKilled(t *testing.T, s *stand, c *client, tool string, again server) {
 	t.Helper()
 	s.target.plan(ledger.Hold)
-	c.call(request{tool: tool, args: args("A-1")})
+	first := c.call(request{tool: tool, args: args("A-1")})
 	s.target.nextEffect()
 	s.killDaemon()
+	if r := first(); again.URL != "" {
+		if r.OK {
+			t.Errorf("a call without a daemon was answered: %+v", r)
+		}
+	} else if lost := must(t, r); lost.IsError || lost.body(t).State != "unknown" {
+		t.Errorf("the bridge did not say that the outcome is unknown: %s", lost.raw)
+	}
 	s.restart()
 	s.agreeable()
-	c.order("tear", nil)()
-}
-
-// reached gives the daemon's new URL to a client that reached the old one over HTTP.
-func reached(s *stand, old server) server {
-	if old.URL != "" {
-		return s.http()
+	if again.URL != "" {
+		c.order("tear", nil)()
+		c.connect(s.http())
 	}
-	return old
 }
 
 func must(t *testing.T, r reply) *result {
