@@ -32,7 +32,7 @@ type Facts struct {
 	CredentialPresent bool // or none is needed
 	TargetBound       bool // or no credential is needed
 	Quarantined       bool // the journal does not verify
-	ReadOnly          bool
+	ReadOnly          bool // the class, of the earlier execution where there is one
 	HasSession        bool
 	PerUse            bool // the credential or the action asks each time
 }
