@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 )
@@ -59,12 +60,19 @@ func (ix *Index) Flush() error {
 // write reads batch, which nobody changes any more.
 func (s *state) write(batch overlay, description []byte, mac MAC) error {
 	rows := make([]row, 0, len(batch))
+	ends := make([]int, 0, len(batch))
+	var values bytes.Buffer // one for all: a flush of many rows is felt by everybody else
+	values.Grow(len(batch) * 1024)
 	for key, v := range batch {
-		value, err := encode(v)
-		if err != nil {
+		if err := appendRow(&values, v); err != nil {
 			return fmt.Errorf("encoding row: %w", err)
 		}
-		rows = append(rows, row{key: []byte(key), value: value})
+		rows, ends = append(rows, row{key: []byte(key)}), append(ends, values.Len())
+	}
+	start := 0
+	for i, end := range ends {
+		rows[i].value = values.Bytes()[start:end:end]
+		start = end
 	}
 	return s.store.commit(rows, description, mac)
 }

@@ -93,47 +93,63 @@ func (s *state) foldExecution(e *Entry) error {
 	if len(at.ID) > 255 {
 		return fmt.Errorf("execution id has %d bytes, 255 at most", len(at.ID))
 	}
-	before, err := s.record(at.ID)
+	r, found, err := s.own(at.ID)
 	if err != nil {
 		return err
 	}
-	after := record{Ordinal: s.executions, Accepted: e.Position}
-	if before != nil {
-		after = *before
+	if !found {
+		r = &record{Ordinal: s.executions, Accepted: e.Position}
 	}
-	if after.X, err = execution.Apply(after.X, at); err != nil {
+	x, err := execution.Apply(r.X, at)
+	if err != nil {
 		return err
 	}
-	after.Last = e.Position
-	if after.X.Pruned {
-		after.Arguments, after.Result = nil, nil
-	} else if e.Sealed && at.Kind == execution.KindAccepted {
-		after.Arguments = &e.Position
-	} else if e.Sealed && at.Kind == execution.KindObserved {
-		after.Result = &e.Position
+	h, err := s.head(listExecutions, r.Ordinal)
+	if err != nil {
+		return err
 	}
-	x := &after.X
-	if before == nil {
-		if err := s.addMatch(x); err != nil {
+	if found {
+		h.update(&x)
+		s.count(r.X.State, -1)
+	} else {
+		if err := s.addMatch(&x); err != nil {
 			return err
 		}
-	}
-	if err := s.setHead(listExecutions, after.Ordinal, headOf(x)); err != nil {
-		return err
-	}
-	if before == nil {
+		*h = headOf(&x)
 		s.executions++
-	} else {
-		s.count(before.X.State, -1)
+		s.active[recordKey(x.ID)] = r
 	}
 	s.count(x.State, +1)
+	r.X, r.Last = x, e.Position
+	switch {
+	case x.Pruned:
+		r.Arguments, r.Result = nil, nil
+	case e.Sealed && at.Kind == execution.KindAccepted:
+		r.Arguments = new(e.Position)
+	case e.Sealed && at.Kind == execution.KindObserved:
+		r.Result = new(e.Position)
+	}
 	if x.State.Open() {
 		s.open[x.ID] = openRef{x.Run, x.Actor}
 	} else {
 		delete(s.open, x.ID)
 	}
-	s.active[recordKey(x.ID)] = &after
 	return nil
+}
+
+// own returns a record that may be changed in place.
+func (s *state) own(id string) (*record, bool, error) {
+	key := recordKey(id)
+	if v, ok := s.active[key]; ok {
+		return v.(*record), true, nil
+	}
+	r, found, err := resolve(s, key, decodeJSON[record])
+	if err != nil || !found {
+		return nil, false, err
+	}
+	mine := *r
+	s.active[key] = &mine
+	return &mine, true, nil
 }
 
 func (s *state) count(state execution.State, by int) {
@@ -181,9 +197,10 @@ func (s *state) foldRun(e *Entry, kind string) error {
 	after := Run{ID: v.Run, Ordinal: s.runs}
 	if found {
 		after = *before
-	} else if err := s.setHead(listRuns, after.Ordinal, head{id: v.Run}); err != nil {
+	} else if h, err := s.head(listRuns, after.Ordinal); err != nil {
 		return err
 	} else {
+		h.id = v.Run
 		s.runs++
 	}
 	fact := Fact{At: e.Time, Seq: e.Seq, Event: bytes.Clone(e.Event)}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -214,8 +215,8 @@ func (j *journal) apply(ev execution.Event) bool {
 func (j *journal) all(f func(execution.Execution) bool) []execution.Execution {
 	found := []execution.Execution{}
 	for _, id := range slices.Backward(j.order) {
-		if f(j.x[id]) {
-			found = append(found, j.x[id])
+		if x := j.x[id]; f(x) {
+			found = append(found, x)
 		}
 	}
 	return found
@@ -223,6 +224,9 @@ func (j *journal) all(f func(execution.Execution) bool) []execution.Execution {
 
 func same(t testing.TB, what string, got, want any) {
 	t.Helper()
+	if reflect.DeepEqual(got, want) { // cmp is slow
+		return
+	}
 	if d := cmp.Diff(want, got, cmp.Transformer("empty", func(x []execution.Execution) []execution.Execution {
 		if len(x) == 0 {
 			return nil
@@ -253,6 +257,10 @@ func (j *journal) compare(t testing.TB, ix *index.Index) {
 		counts[s] = len(j.all(func(x execution.Execution) bool { return x.State == s }))
 	}
 	same(t, "counts", ix.Counts(), counts)
+	newest := map[[2]string]string{}
+	for _, id := range j.order {
+		newest[[2]string{j.x[id].Actor, j.x[id].Scope}] = id
+	}
 	for _, id := range j.order {
 		x, found, err := ix.Get(id)
 		if !found || err != nil {
@@ -270,10 +278,10 @@ func (j *journal) compare(t testing.TB, ix *index.Index) {
 			t.Fatalf("%s was changed at %v (%v), not at %v", id, last, err, j.last[id])
 		}
 		same(t, "matches of "+id, list(ix.Match(x.Actor, x.Scope, x.Fingerprint)), j.matches(x))
-		newest := j.all(func(y execution.Execution) bool { return y.Actor == x.Actor && y.Scope == x.Scope })[0]
+		newest := newest[[2]string{x.Actor, x.Scope}]
 		k, found, err := ix.MatchKey(x.Actor, x.Scope)
-		if err != nil || found != strings.HasPrefix(x.Scope, "key:") || found && k.ID != newest.ID {
-			t.Fatalf("key %s finds %s (%v, %v), not %s", x.Scope, k.ID, found, err, newest.ID)
+		if err != nil || found != strings.HasPrefix(x.Scope, "key:") || found && k.ID != newest {
+			t.Fatalf("key %s finds %s (%v, %v), not %s", x.Scope, k.ID, found, err, newest)
 		}
 	}
 	unfinished := j.all(func(x execution.Execution) bool { return x.State.Open() && x.Run == "run_1" && x.Actor == "deb:agent" })

@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -51,13 +52,19 @@ func short(s string) uint64 {
 
 func headOf(x *execution.Execution) head {
 	h := head{
-		id: x.ID, state: stateCodes[x.State], acceptedAt: x.AcceptedAt.UnixNano(),
+		id: x.ID, acceptedAt: x.AcceptedAt.UnixNano(),
 		tool: short(x.Tool), run: short(x.Run), actor: short(x.Actor), credential: short(x.Credential),
 	}
+	h.update(x)
+	return h
+}
+
+// update sets what changes in the life of an execution.
+func (h *head) update(x *execution.Execution) {
+	h.state, h.pruneAt = stateCodes[x.State], 0
 	if at, ok := pruneAt(x); ok {
 		h.pruneAt = at.UnixNano()
 	}
-	return h
 }
 
 // pruneAt says when an execution's retention passes. No retention means that it is kept.
@@ -118,22 +125,20 @@ func (s *state) page(list byte, n uint64) (*page, error) {
 	return p, nil
 }
 
-// setHead puts the short form of the nth execution or run into its page.
-func (s *state) setHead(list byte, ordinal uint64, h head) error {
+// head returns the place of the nth execution or run in its page, for writing. The one after the last is made.
+func (s *state) head(list byte, ordinal uint64) (*head, error) {
 	p, err := s.page(list, ordinal/perPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	i := int(ordinal % perPage)
 	if i > len(p.heads) {
-		return ErrNotAuthentic
+		return nil, fmt.Errorf("%w: a page of the activity is too short", ErrNotAuthentic)
 	}
 	if i == len(p.heads) {
-		p.heads = append(p.heads, h)
-	} else {
-		p.heads[i] = h
+		p.heads = append(p.heads, head{})
 	}
-	return nil
+	return &p.heads[i], nil
 }
 
 // heads returns a copy of a page's list.

@@ -19,8 +19,19 @@ func lookup[T any](ix *Index, key string, decode func([]byte) (T, error)) (T, er
 	return t, err
 }
 
+// record returns a copy, or nil when there is none. Records in memory are changed in place by Fold; what an execution points to never is.
 func (ix *Index) record(id string) (*record, error) {
-	return lookup(ix, recordKey(id), decodeJSON[record])
+	key := recordKey(id)
+	ix.mu.RLock()
+	st := ix.s.store
+	if v, ok := ix.s.overlaid(key); ok {
+		r := *v.(*record)
+		ix.mu.RUnlock()
+		return &r, nil
+	}
+	ix.mu.RUnlock()
+	r, _, err := stored(st, key, decodeJSON[record])
+	return r, err
 }
 
 // listed returns an execution that another row names.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -24,7 +25,7 @@ type state struct {
 	executions uint64             // how many there are; also the ordinal of the next one
 	runs       uint64
 
-	active   overlay // folded and not being written. Its pages belong to it alone and are changed in place; everything else in it is replaced, not changed
+	active   overlay // folded and not being written. Its records and pages belong to it alone and are changed in place; everything else in it is replaced, not changed
 	flushing overlay // being written by Flush; read-only
 	dirty    bool    // the position has moved since the last Flush
 }
@@ -213,18 +214,30 @@ func decodeMatches(b []byte) (matches, error) {
 	return m, nil
 }
 
-func encode(v any) ([]byte, error) {
+// appendRow appends the stored form of a row.
+func appendRow(to *bytes.Buffer, v any) error {
 	switch v := v.(type) {
 	case matches:
-		var b []byte
 		for _, id := range v {
-			b = append(append(b, byte(len(id))), id...)
+			to.WriteByte(byte(len(id)))
+			to.WriteString(id)
 		}
-		return b, nil
+		return nil
 	case *page:
-		return v.encode(), nil
+		to.Write(v.encode())
+		return nil
 	}
-	return json.Marshal(v)
+	if err := json.NewEncoder(to).Encode(v); err != nil {
+		return err
+	}
+	to.Truncate(to.Len() - 1) // the encoder's line break
+	return nil
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := appendRow(&b, v)
+	return b.Bytes(), err
 }
 
 func (s *state) record(id string) (*record, error) {

@@ -418,14 +418,17 @@ func (s *store) writeRows(tx *bbolt.Tx, before, after *table, rows []row, byBin 
 		if err != nil {
 			return err
 		}
+		bin = slices.Grow(bin, len(byBin[n])*entrySize)
 		for _, r := range byBin[n] {
 			digest := rowDigest(r.key, r.value)
 			i, found := findEntry(bin, r.hash)
+			at := i * entrySize
 			if !found {
-				bin = slices.Insert(bin, i*entrySize, make([]byte, entrySize)...)
-				copy(bin[i*entrySize:], r.hash[:])
+				bin = bin[:len(bin)+entrySize]
+				copy(bin[at+entrySize:], bin[at:])
+				copy(bin[at:], r.hash[:])
 			}
-			copy(bin[i*entrySize+keyHash:], digest[:])
+			copy(bin[at+keyHash:], digest[:])
 		}
 		if err := bins.Put(binKey(n), bin); err != nil {
 			return err
