@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/chacha20poly1305"
@@ -190,8 +189,9 @@ func appendField(b, field []byte) []byte {
 	return append(b, field...)
 }
 
-// stretch runs Argon2id and gives its memory back to the system. The caller holds the deriving token and not mu.
-func stretch(passphrase *secret.Bytes, k headerKDF) (*secret.Bytes, error) {
+// stretch runs Argon2id. The caller holds the deriving token and not mu.
+func (v *Vault) stretch(passphrase *secret.Bytes, k headerKDF) (*secret.Bytes, error) {
+	v.derived = true
 	var out *secret.Bytes
 	err := passphrase.Use(func(p []byte) error {
 		normal, done := normalize(p)
@@ -199,7 +199,6 @@ func stretch(passphrase *secret.Bytes, k headerKDF) (*secret.Bytes, error) {
 		out = secret.New(argon2.IDKey(normal, k.Salt, k.Time, k.MemoryKiB, k.Parallelism, keySize))
 		return nil
 	})
-	debug.FreeOSMemory()
 	return out, err
 }
 

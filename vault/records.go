@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -296,20 +297,29 @@ func (v *Vault) commitLocked(s *session, h *header, changes ...change) error {
 		}
 		return head.Put(keyManifest, manifest)
 	})
-	if err != nil {
-		if committing && v.session != nil {
-			hooks := v.wipeLocked()
-			go func() { // mu is held here, and hooks may use the vault
-				for _, f := range hooks {
-					f()
-				}
-			}()
-			return fmt.Errorf("writing vault.db, and locking the vault because the change may or may not be stored: %w", err)
-		}
+	switch {
+	case err != nil && committing:
+		v.takeWhatIsThereLocked()
+		return fmt.Errorf("%w: %w", errUnknownOutcome, err)
+	case err != nil:
 		return fmt.Errorf("writing vault.db: %w", err)
 	}
 	s.digests, v.header = digests, h
 	return nil
+}
+
+var errUnknownOutcome = errors.New("writing vault.db failed at its end, so the change may or may not be stored; the vault is locked")
+
+func (v *Vault) takeWhatIsThereLocked() {
+	if h, err := v.readHeader(); err == nil {
+		v.header = h
+	}
+	hooks := v.wipeLocked()
+	go func() { // mu is held here, and hooks may use the vault
+		for _, f := range hooks {
+			f()
+		}
+	}()
 }
 
 // transact runs f in a transaction and reports whether a failure came from the commit.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"singlepass.dev/vault/keychain"
 	"singlepass.dev/vault/secret"
@@ -67,7 +68,6 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 		return nil, err
 	}
 	var device, kitSecret *secret.Bytes
-	written := false // perhaps: the keyring's entry must then stay
 	defer func() {
 		device.Wipe()
 		kitSecret.Wipe()
@@ -117,12 +117,12 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 			return nil, err
 		}
 		defer func() {
-			if err != nil && !written {
+			if err != nil && !errors.Is(err, errUnknownOutcome) { // the entry may be needed then
 				_ = v.keychain.Delete(context.WithoutCancel(ctx), h.VaultID)
 			}
 		}()
 	}
-	stretched, err := stretch(passphrase, h.KDF)
+	stretched, err := v.stretch(passphrase, h.KDF)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,6 @@ func (v *Vault) initialize(ctx context.Context, passphrase *secret.Bytes, o Init
 	if v.closed {
 		return nil, errClosed
 	}
-	written = true
 	if err = v.commitLocked(s, encoded, changes...); err != nil {
 		return nil, err
 	}
@@ -225,7 +224,7 @@ func (v *Vault) change(p proof, new *secret.Bytes) error {
 		return err
 	}
 	h.KDF.Salt = salt
-	stretched, err := stretch(new, h.KDF)
+	stretched, err := v.stretch(new, h.KDF)
 	if err != nil {
 		return err
 	}
@@ -390,15 +389,16 @@ func (v *Vault) withRoot(ctx context.Context, passphrase, kit *secret.Bytes, f f
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Counted before the derivation and taken back after it: killing the daemon in between does not give a free try.
-	if err := v.countTry(); err != nil {
-		return err
-	}
+	// Counted, durably, before the derivation ends and taken back after it: killing the daemon in between does not give
+	// a free try. The two run side by side because the count's syncs would otherwise lengthen each unlock.
+	counted := make(chan error, 1)
+	go func() { counted <- v.countTry() }()
 	var err error
-	if p.stretched, err = stretch(passphrase, h.KDF); err != nil {
+	p.stretched, err = v.stretch(passphrase, h.KDF)
+	defer p.stretched.Wipe()
+	if err := errors.Join(<-counted, err); err != nil {
 		return err
 	}
-	defer p.stretched.Wipe()
 	if p.root, err = h.unwrap(kind, p.stretched, p.second); err != nil {
 		return err
 	}
@@ -427,7 +427,19 @@ func (v *Vault) acquire(ctx context.Context) error {
 	return nil
 }
 
-func (v *Vault) release() { <-v.deriving }
+// release gives the token back, after a derivation only once its memory went back to the system: nobody waits for that
+// but the next derivation.
+func (v *Vault) release() {
+	if !v.derived {
+		<-v.deriving
+		return
+	}
+	v.derived = false
+	go func() {
+		debug.FreeOSMemory()
+		<-v.deriving
+	}()
+}
 
 func (v *Vault) currentHeader() *header {
 	v.mu.RLock()

@@ -96,6 +96,7 @@ type Vault struct {
 	// deriving has capacity 1. Whoever holds its token may run Argon2id, write the try counter and replace the header:
 	// a guesser can neither run derivations in parallel nor exhaust the memory.
 	deriving chan struct{}
+	derived  bool // owned by the token: its holder ran a derivation
 
 	mu      sync.RWMutex
 	header  *header  // nil while uninitialized
@@ -294,7 +295,7 @@ func (v *Vault) wipeLocked() []func() {
 func (v *Vault) Close() error {
 	v.Lock()
 	v.deriving <- struct{}{}
-	defer func() { <-v.deriving }()
+	defer v.release()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
