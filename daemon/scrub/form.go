@@ -7,9 +7,8 @@ import (
 
 // form is one spelling of the secret, found whatever escapes its characters are written in.
 type form struct {
-	text  []byte
-	units [][]byte   // text, cut into characters; a byte that is not UTF-8 is one of its own
-	fold  *[256]byte // two bytes are the same if they fold to the same
+	text []byte
+	fold *[256]byte // two bytes are the same if they fold to the same
 }
 
 var exact, hexadecimal, base64Text [256]byte
@@ -32,7 +31,14 @@ func isBase64(c byte) bool {
 func (f *form) match(b []byte, at int) (end int, open bool, reached int) {
 	var room [2][8]int
 	now, next := append(room[0][:0], at), room[1][:0]
-	for n, unit := range f.units {
+	n := 0 // characters that were found; a byte that is not UTF-8 is one of its own
+	for rest := f.text; len(rest) > 0; n++ {
+		size := 1
+		if rest[0] >= utf8.RuneSelf {
+			_, size = utf8.DecodeRune(rest)
+		}
+		var unit []byte
+		unit, rest = rest[:size], rest[size:]
 		next = next[:0]
 		for _, p := range now {
 			var ended bool
@@ -61,10 +67,7 @@ func (f *form) step(to []int, b []byte, p int, unit []byte) (_ []int, ended bool
 		return to, true
 	}
 	if b[p] == '\\' {
-		run := 1
-		for run <= maxBackslashes && p+run < len(b) && b[p+run] == '\\' {
-			run++
-		}
+		run := backslashes(b, p)
 		ended = run <= maxBackslashes && p+run == len(b)
 		if f.same(unit, '\\') {
 			for _, n := range [...]int{2, 4, 8} { // and 1, below
@@ -150,26 +153,42 @@ func (f *form) escaped(b []byte, q int, unit []byte) (end int, ended bool) {
 		}
 		return q + 3, false
 	}
-	c := b[q]
-	switch c {
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case '"', '\'', '/', '&', '<', '>':
-	default:
+	c, ok := short(b[q])
+	if !ok {
 		return 0, false
 	}
 	if f.same(unit, c) {
 		return q + 1, false
 	}
 	return 0, false
+}
+
+// short is what a backslash and one letter mean.
+func short(letter byte) (byte, bool) {
+	switch letter {
+	case 'b':
+		return '\b', true
+	case 'f':
+		return '\f', true
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case '"', '\'', '/', '&', '<', '>':
+		return letter, true
+	}
+	return 0, false
+}
+
+// backslashes counts those at b[p:], to one past maxBackslashes.
+func backslashes(b []byte, p int) int {
+	n := 0
+	for n <= maxBackslashes && p+n < len(b) && b[p+n] == '\\' {
+		n++
+	}
+	return n
 }
 
 // percent adds the ends of the readings of b[q:], a percent sign, as c: %63, and %2563 for what was encoded twice.

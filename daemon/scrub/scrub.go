@@ -32,7 +32,8 @@ const (
 // Scrubber looks for one secret. A nil Scrubber finds nothing. It holds copies of the secret until Wipe; until then it is safe for concurrent use.
 type Scrubber struct {
 	forms  []form
-	first  [256]bool // bytes that a form can start with
+	start  [256]bool // first bytes of forms
+	first  [256]bool // and of their escapes
 	second [256]bool // bytes that can follow such a byte, if it is no escape
 	marker []byte
 }
@@ -101,19 +102,17 @@ func (s *Scrubber) add(text []byte, fold *[256]byte, least int) {
 	if len(text) < max(least, 2) {
 		return
 	}
-	f := form{text: text, fold: fold}
-	for rest := text; len(rest) > 0; {
-		_, n := utf8.DecodeRune(rest) // 1 for a byte that is not UTF-8
-		f.units, rest = append(f.units, rest[:n]), rest[n:]
-	}
-	s.forms = append(s.forms, f)
+	s.forms = append(s.forms, form{text: text, fold: fold})
 	for c := range 256 {
-		if fold[c] == fold[text[0]] || c == '\\' || c == '%' || c == '+' && text[0] == ' ' {
-			s.first[c] = true
+		if fold[c] == fold[text[0]] || c == '+' && text[0] == ' ' {
+			s.start[c], s.first[c] = true, true
 		}
-		if fold[c] == fold[text[1]] || c == '\\' || c == '%' || c == '+' && text[1] == ' ' {
+		if fold[c] == fold[text[1]] || c == '+' && text[1] == ' ' {
 			s.second[c] = true
 		}
+	}
+	for _, c := range []byte(`\%`) {
+		s.first[c], s.second[c] = true, true
 	}
 }
 
@@ -145,12 +144,12 @@ const (
 	atCut                    // there was more, which nobody will see
 )
 
-// scan appends to dst what may be shown of b. It returns how many bytes of b are settled: all of them, or, atMore, those before a form that may go on.
+// scan appends to dst what may be shown of b, or returns b itself if that is all of it and dst is nil. It returns how many bytes of b are settled: all of them, or, atMore, those before a form that may go on.
 func (s *Scrubber) scan(dst, b []byte, e ending) (out []byte, settled int, hit bool) {
 	from := 0
 	for i := 0; i < len(b); {
 		c := b[i]
-		if !s.first[c] || c != '\\' && c != '%' && i+1 < len(b) && !s.second[b[i+1]] {
+		if !s.first[c] || !s.likely(b, i) {
 			i++
 			continue
 		}
@@ -168,7 +167,40 @@ func (s *Scrubber) scan(dst, b []byte, e ending) (out []byte, settled int, hit b
 		dst = append(append(dst, b[from:i]...), s.marker...)
 		i, from, hit = end, end, true
 	}
+	if dst == nil { // nothing was found, and there is nothing to add to
+		return b, len(b), hit
+	}
 	return append(dst, b[from:]...), len(b), hit
+}
+
+// likely is a quick look at b[i:], which starts with a byte that a form or an escape can start with: can a form follow?
+func (s *Scrubber) likely(b []byte, i int) bool {
+	c := b[i]
+	if c != '%' && c != '\\' {
+		return i+1 == len(b) || s.second[b[i+1]]
+	}
+	if s.start[c] {
+		return true
+	}
+	if c == '%' {
+		v, ended := digits(b, i+1, 2)
+		return ended || v == '%' || v >= 0 && s.start[v]
+	}
+	run := backslashes(b, i)
+	switch q := i + run; {
+	case run > maxBackslashes:
+		return false
+	case q == len(b):
+		return true
+	case b[q] == 'u':
+		v, ended := digits(b, q+1, 4)
+		return ended || v >= utf8.RuneSelf || v >= 0 && s.start[v]
+	case b[q] == 'x':
+		return true
+	default:
+		v, ok := short(b[q])
+		return ok && s.start[v]
+	}
 }
 
 // match tries every form at b[at:]: the end of the longest that is there, whether b ended within one, and after how many characters of it.

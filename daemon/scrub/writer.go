@@ -8,12 +8,12 @@ type Writer struct {
 	s    *Scrubber
 	to   io.Writer
 	held []byte
-	out  []byte
+	out  []byte // never nil, so that scan copies
 	hit  bool
 }
 
 // NewWriter returns a Writer that writes to w what may be shown.
-func (s *Scrubber) NewWriter(w io.Writer) *Writer { return &Writer{s: s, to: w} }
+func (s *Scrubber) NewWriter(w io.Writer) *Writer { return &Writer{s: s, to: w, out: []byte{}} }
 
 // Write accepts all of p, or returns the error of the writer beneath.
 func (w *Writer) Write(p []byte) (int, error) {
