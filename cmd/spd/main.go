@@ -1,0 +1,100 @@
+// Command spd is the Singlepass daemon: vault, approvals, execution journal, and the MCP face for agents.
+//
+// It logs to standard error (text at a terminal, JSON otherwise). Standard output stays empty.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/term"
+
+	"singlepass.dev/daemon/home"
+	"singlepass.dev/daemon/journal"
+	"singlepass.dev/daemon/server"
+	"singlepass.dev/vault"
+)
+
+// version is set by the linker for releases.
+var version = "0.1.0-dev"
+
+// exitInUse is sysexits.h's EX_TEMPFAIL: another spd serves this home.
+const exitInUse = 75
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	harden()
+	flags := flag.NewFlagSet("spd", flag.ContinueOnError)
+	dir := flags.String("home", "", "keep everything under `DIR` (config/, data/, run/) instead of the XDG directories")
+	web := flags.String("mcp-http", "", "also serve MCP over HTTP at a loopback `ADDRESS`, for instance 127.0.0.1:7800")
+	show := flags.Bool("version", false, "print the version and exit")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: spd [--home DIR] [--mcp-http 127.0.0.1:PORT]\n\nThe Singlepass daemon. It runs in the foreground and ends on SIGTERM.")
+		flags.PrintDefaults()
+	}
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(os.Stderr, "spd: unexpected argument %q\nhint: spd --help\n", flags.Arg(0))
+		return 2
+	case *show:
+		fmt.Println("spd", version)
+		return 0
+	}
+	log := logger()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	err := serve(ctx, *dir, *web, log)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, vault.ErrInUse), errors.Is(err, journal.ErrInUse):
+		log.Error("another spd serves this home", "error", err)
+		return exitInUse
+	}
+	log.Error("stopping", "error", err)
+	return 1
+}
+
+func serve(ctx context.Context, dir, web string, log *slog.Logger) error {
+	h, err := home.Resolve(dir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	bridge, err := server.Bridge()
+	if err != nil {
+		return err
+	}
+	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log})
+	if err != nil {
+		return err
+	}
+	ready := []any{"agent_socket", s.AgentSocket(), "operator_socket", s.OperatorSocket(), "version", version}
+	if url := s.MCPURL(); url != "" {
+		ready = append(ready, "mcp_url", url)
+	}
+	return s.Serve(ctx, func() {
+		log.Info("ready", ready...)
+		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+			log.Warn("telling systemd", "error", err)
+		}
+	})
+}
+
+func logger() *slog.Logger {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+}

@@ -1,0 +1,293 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/control"
+	"singlepass.dev/policy"
+	"singlepass.dev/vault"
+)
+
+// retiredSetting is where contracts are kept that are no longer in force but have something open, so that a call is still matched under the contract that it was
+// accepted with.
+const retiredSetting = "retired_contracts"
+
+// loadActions makes the accepted contracts the engine's.
+func (s *Server) loadActions() error {
+	accepted, err := s.vault.Contracts()
+	if err != nil {
+		return err
+	}
+	var current, retired []*policy.Action
+	for _, c := range accepted {
+		a, err := compile(c)
+		if err != nil {
+			// A contract that this version no longer understands is no tool. It is not lost: the operator sees it, and can accept a newer one.
+			s.log.Error("an accepted contract cannot be used", "action", c.Action, "error", err)
+			continue
+		}
+		current = append(current, a)
+	}
+	old, err := s.retired()
+	if err != nil {
+		return err
+	}
+	open, err := s.engine.OpenContracts()
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(old), func(c vault.AcceptedContract) bool { return !open[c.Digest] })
+	for _, c := range kept {
+		if a, err := compile(c); err == nil {
+			retired = append(retired, a)
+		}
+	}
+	if len(kept) != len(old) {
+		if err := s.setRetired(kept); err != nil {
+			return err
+		}
+	}
+	s.engine.SetActions(current, retired)
+	return nil
+}
+
+func compile(c vault.AcceptedContract) (*policy.Action, error) {
+	parsed, err := policy.Parse(filepath.Base(c.File), c.Source)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(parsed)
+}
+
+func (s *Server) retired() ([]vault.AcceptedContract, error) {
+	raw, err := s.vault.Setting(retiredSetting)
+	if errors.Is(err, vault.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var list []vault.AcceptedContract
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("reading the retired contracts: %w", err)
+	}
+	return list, nil
+}
+
+func (s *Server) setRetired(list []vault.AcceptedContract) error {
+	b, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return s.vault.SetSetting(retiredSetting, b)
+}
+
+// retire keeps a contract that is about to be replaced or removed, if it has something open.
+func (s *Server) retire(action string) error {
+	accepted, err := s.vault.Contracts()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(accepted, func(c vault.AcceptedContract) bool { return c.Action == action })
+	if i < 0 {
+		return nil
+	}
+	open, err := s.engine.OpenContracts()
+	if err != nil || !open[accepted[i].Digest] {
+		return err
+	}
+	list, err := s.retired()
+	if err != nil {
+		return err
+	}
+	return s.setRetired(append(list, accepted[i]))
+}
+
+// actionFiles reads the folder of contracts. What lies there is only a proposal: an agent can edit it.
+type actionFiles struct{ dir string }
+
+type actionFile struct {
+	path     string
+	source   []byte
+	contract *policy.Contract // nil when it has problems
+	problems []string
+	name     string
+}
+
+func (f *actionFiles) read() ([]actionFile, error) {
+	entries, err := os.ReadDir(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the contracts: %w", err)
+	}
+	var out []actionFile
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		a := actionFile{path: filepath.Join(f.dir, e.Name()), name: strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))}
+		if a.source, err = readLimited(a.path, policy.MaxContractBytes); err != nil {
+			a.problems = []string{err.Error()}
+		} else if a.contract, err = policy.Parse(e.Name(), a.source); err != nil {
+			a.problems = problemsOf(err)
+		} else {
+			a.name = a.contract.Action
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func readLimited(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes; a contract is a short text", path, limit)
+	}
+	return b, err
+}
+
+func problemsOf(err error) []string {
+	var p *policy.Problems
+	if !errors.As(err, &p) {
+		return []string{err.Error()}
+	}
+	out := make([]string, 0, len(p.List))
+	for _, one := range p.List {
+		out = append(out, one.String())
+	}
+	return out
+}
+
+// Actions lists the accepted contracts beside what lies in the folder.
+func (o *operatorSide) Actions(context.Context) ([]api.Action, error) {
+	accepted, err := o.s.vault.Contracts()
+	if err != nil {
+		return nil, err
+	}
+	files, err := o.s.files.read()
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Action
+	seen := map[string]bool{}
+	for _, c := range accepted {
+		a := api.Action{Name: c.Action, State: "missing", File: c.File, Accepted: c.Digest, Source: string(c.Source)}
+		if parsed, err := policy.Parse(filepath.Base(c.File), c.Source); err == nil {
+			describe(&a, parsed)
+		} else {
+			a.Problems = problemsOf(err)
+		}
+		if i := slices.IndexFunc(files, func(f actionFile) bool { return f.name == c.Action }); i >= 0 {
+			f := files[i]
+			a.File, a.Digest = f.path, policy.Digest(f.source)
+			switch {
+			case a.Digest == c.Digest:
+				a.State = "accepted"
+			case f.contract == nil:
+				a.State, a.Problems = "invalid", f.problems
+			default:
+				a.State = "changed"
+				a.Diff = policy.Diff("accepted", c.Source, "file", f.source)
+			}
+		}
+		seen[c.Action] = true
+		out = append(out, a)
+	}
+	for _, f := range files {
+		if seen[f.name] {
+			continue
+		}
+		a := api.Action{Name: f.name, State: "new", File: f.path, Digest: policy.Digest(f.source), Source: string(f.source)}
+		if f.contract == nil {
+			a.State, a.Problems = "invalid", f.problems
+		} else {
+			describe(&a, f.contract)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func describe(a *api.Action, c *policy.Contract) {
+	a.Title, a.Channel, a.Class, a.Credential = c.Title, string(c.Channel), string(c.Replay.Class), c.Credential
+	a.LostAnswer = control.LostAnswer(c.Replay.Class)
+	if c.HTTP != nil {
+		a.Target = c.HTTP.Method + " " + c.HTTP.URL
+	}
+}
+
+// AcceptAction makes exactly these bytes the contract in force.
+func (o *operatorSide) AcceptAction(_ context.Context, in api.ActionRequest, by string) (api.Action, error) {
+	s := o.s
+	s.unlocking.Lock()
+	defer s.unlocking.Unlock()
+	s.touch()
+	parsed, err := policy.Parse(filepath.Base(in.File), in.Source)
+	if err != nil {
+		return api.Action{}, api.Errorf(api.CodeUsage, "%v", err)
+	}
+	if parsed.Digest != in.Digest {
+		return api.Action{}, api.Errorf(api.CodeConflict, "the contract %s is not the one that was shown: its digest is %s", parsed.Action, parsed.Digest).
+			WithHint("look at it again: spctl action show %s", parsed.Action)
+	}
+	if _, err := policy.Compile(parsed); err != nil {
+		return api.Action{}, api.Errorf(api.CodeUsage, "%v", err)
+	}
+	if err := s.retire(parsed.Action); err != nil {
+		return api.Action{}, err
+	}
+	if err := s.vault.AcceptContract(vault.AcceptedContract{Action: parsed.Action, File: in.File, Source: in.Source, Digest: parsed.Digest}); err != nil {
+		return api.Action{}, err
+	}
+	if err := s.loadActions(); err != nil {
+		return api.Action{}, err
+	}
+	a := api.Action{Name: parsed.Action, State: "accepted", File: in.File, Accepted: parsed.Digest, Digest: parsed.Digest, Source: string(in.Source)}
+	describe(&a, parsed)
+	return a, s.engine.Note(engineNote{Kind: "contract_accepted", Action: parsed.Action, Digest: parsed.Digest, By: by})
+}
+
+// RemoveAction withdraws an acceptance.
+func (o *operatorSide) RemoveAction(_ context.Context, name, by string) error {
+	s := o.s
+	s.unlocking.Lock()
+	defer s.unlocking.Unlock()
+	s.touch()
+	if err := s.retire(name); err != nil {
+		return err
+	}
+	if err := s.vault.RemoveContract(name); err != nil {
+		return err
+	}
+	if err := s.loadActions(); err != nil {
+		return err
+	}
+	return s.engine.Note(engineNote{Kind: "contract_removed", Action: name, By: by})
+}
+
+// credentialUse says which accepted actions use a credential.
+func (s *Server) credentialUse() map[string][]string {
+	out := map[string][]string{}
+	for name, credential := range s.engine.CredentialsOfActions() {
+		out[credential] = append(out[credential], name)
+	}
+	for _, list := range out {
+		slices.Sort(list)
+	}
+	return out
+}

@@ -1,0 +1,308 @@
+// Package server puts the daemon's parts together: vault, records, engine, channels, the MCP face and the operator's face, on one home.
+//
+// It owns the order of things that involve several parts: what unlock and lock do and in which order, how an accepted contract becomes a tool, and how the daemon starts and
+// stops. The parts know nothing of each other.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/channel/httpchan"
+	"singlepass.dev/daemon/control"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/engine"
+	"singlepass.dev/daemon/home"
+	"singlepass.dev/daemon/journal"
+	"singlepass.dev/daemon/mcpserver"
+	"singlepass.dev/daemon/peer"
+	"singlepass.dev/daemon/records"
+	"singlepass.dev/vault"
+	"singlepass.dev/vault/keychain"
+)
+
+// Config is what a daemon is started with.
+type Config struct {
+	Home    home.Home
+	MCPHTTP string       // optional: loopback address of the MCP listener, in place of the configuration's
+	Version string       // required
+	Bridge  string       // required: the installed spctl, whose "mcp" command stands for its parent
+	Logger  *slog.Logger // required
+}
+
+// Server is a running daemon.
+type Server struct {
+	cfg     Config
+	conf    home.Config
+	log     *slog.Logger
+	since   time.Time
+	vault   *vault.Vault
+	records *records.Records
+	engine  *engine.Engine
+	mcp     *mcpserver.Server
+	control *control.Server
+	peers   *peer.Identifier
+
+	agent, operator net.Listener
+	web             net.Listener
+	webServer       *http.Server
+
+	unlocking sync.Mutex // one unlock, lock or change of contracts at a time
+	used      atomic.Int64
+	why       atomic.Pointer[string] // why the vault was locked last
+	files     *actionFiles
+
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// Open makes everything ready: places, vault, records, engine, sockets. Nothing is served until Serve.
+func Open(cfg Config) (_ *Server, err error) {
+	if cfg.Logger == nil || cfg.Version == "" || cfg.Bridge == "" {
+		return nil, errors.New("opening daemon: Logger, Version and Bridge are required")
+	}
+	if err := cfg.Home.Create(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, since: time.Now().UTC()}
+	if s.conf, err = cfg.Home.LoadConfig(); err != nil {
+		return nil, err
+	}
+	if cfg.MCPHTTP != "" {
+		if err := home.CheckLoopback(cfg.MCPHTTP); err != nil {
+			return nil, err
+		}
+		s.conf.MCPHTTP = cfg.MCPHTTP
+	}
+	s.files = &actionFiles{dir: s.conf.Actions}
+	// What was opened is closed again if something after it fails.
+	var undo []func() error
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				err = errors.Join(err, undo[i]())
+			}
+		}
+	}()
+	if s.vault, err = vault.Open(vault.Config{Path: cfg.Home.Vault(), Keychain: keychain.New(), Now: time.Now, Rand: rand.Reader}); err != nil {
+		return nil, err
+	}
+	undo = append(undo, s.vault.Close)
+	s.records, err = records.Open(records.Config{
+		Dir: cfg.Home.Data, Now: time.Now, Random: rand.Reader, SegmentSize: s.conf.SegmentSize, Logger: cfg.Logger,
+		Folded: func(seq uint64) {
+			if e := s.engine; e != nil {
+				e.Folded(seq)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, s.records.Close)
+	web := httpchan.New(httpchan.Config{})
+	s.engine, err = engine.New(engine.Config{
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault}, Channels: map[effect.Channel]channel.Channel{effect.HTTP: web},
+		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin, CardTTL: s.conf.CardTTL,
+		Notify: func(n engine.Notice) {
+			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if q := s.records.Found().Quarantine; q != nil {
+		s.log.Error("the journal does not verify and is in quarantine", "found", q.String())
+		s.engine.SetQuarantine(true)
+	}
+	if err := s.engine.Recover(); err != nil && !errors.Is(err, journal.ErrQuarantine) {
+		return nil, err
+	}
+	return s, s.listen(cfg)
+}
+
+// ids makes ULIDs that sort in the order in which they were made.
+var ids = struct {
+	sync.Mutex
+	entropy *ulid.MonotonicEntropy
+}{entropy: ulid.Monotonic(rand.Reader, 0)}
+
+func newULID() string {
+	ids.Lock()
+	defer ids.Unlock()
+	return ulid.MustNew(ulid.Timestamp(time.Now()), ids.entropy).String()
+}
+
+// listen makes the sockets, with their faces.
+func (s *Server) listen(cfg Config) (err error) {
+	if s.peers, err = peer.New(peer.Config{Bridge: cfg.Bridge}); err != nil {
+		return err
+	}
+	if s.mcp, err = mcpserver.New(mcpserver.Config{
+		Engine: touched{s.engine, s.touch}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.peers.IdentifyTCP,
+	}); err != nil {
+		return err
+	}
+	parts := &operatorSide{s}
+	if s.control, err = control.New(control.Config{
+		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts,
+		Prover: control.Passphrases(s.vault), Ancestry: parts, Now: time.Now, Logger: cfg.Logger, Translate: translate,
+	}); err != nil {
+		return err
+	}
+	if s.agent, err = listenUnix(cfg.Home.AgentSocket()); err != nil {
+		return err
+	}
+	if s.operator, err = listenUnix(cfg.Home.OperatorSocket()); err != nil {
+		return errors.Join(err, s.agent.Close())
+	}
+	if s.conf.MCPHTTP != "" {
+		if s.web, err = net.Listen("tcp", s.conf.MCPHTTP); err != nil {
+			return errors.Join(fmt.Errorf("listening for MCP over HTTP: %w", err), s.agent.Close(), s.operator.Close())
+		}
+		s.webServer = s.mcp.HTTPServer()
+	}
+	return nil
+}
+
+// listenUnix makes a socket that only its owner can connect to. The journal's lock has shown already that no other daemon uses this home, so what lies there is left over.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing the old socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("closing %s to others: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// MCPURL is where the loopback listener is; empty when there is none.
+func (s *Server) MCPURL() string {
+	if s.web == nil {
+		return ""
+	}
+	return "http://" + s.web.Addr().String() + "/mcp"
+}
+
+// AgentSocket and OperatorSocket are where the faces are.
+func (s *Server) AgentSocket() string    { return s.cfg.Home.AgentSocket() }
+func (s *Server) OperatorSocket() string { return s.cfg.Home.OperatorSocket() }
+
+// Serve serves until ctx is done, and calls ready once everything answers. Then it stops in order: no new calls, what is dispatched gets its time, answers are delivered, keys are wiped, the journal is closed.
+func (s *Server) Serve(ctx context.Context, ready func()) error {
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	failed := make(chan error, 3)
+	s.work.Go(func() { failed <- s.control.Serve(s.operator) })
+	s.work.Go(func() { s.acceptAgents(base) })
+	if s.web != nil {
+		s.work.Go(func() { failed <- s.webServer.Serve(s.web) })
+	}
+	s.work.Go(func() { s.watchIdle(base) })
+	ready()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("serving: %w", err)
+	}
+	return errors.Join(err, s.shutdown())
+}
+
+// grace is how long what is under way may take when the daemon stops.
+const grace = 10 * time.Second
+
+func (s *Server) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_ = s.agent.Close()
+	// What was dispatched finishes, then its answers are written and drained, and only then the connections are closed.
+	err := s.engine.Close(ctx)
+	err = errors.Join(err, s.mcp.Shutdown(ctx))
+	if s.webServer != nil {
+		_ = s.webServer.Shutdown(ctx)
+	}
+	_ = s.control.Shutdown(ctx)
+	s.stop()
+	s.work.Wait()
+	s.records.Locked()
+	s.vault.Lock()
+	return errors.Join(err, s.records.Close(), s.vault.Close())
+}
+
+// acceptAgents serves the agents' socket.
+func (s *Server) acceptAgents(ctx context.Context) {
+	for {
+		c, err := s.agent.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.log.Error("accepting an agent", "error", err)
+			}
+			return
+		}
+		s.work.Go(func() {
+			uc := c.(*net.UnixConn)
+			id, err := s.peers.Identify(uc)
+			if err != nil {
+				s.log.Warn("refusing an agent's connection", "error", err)
+				_ = c.Close()
+				return
+			}
+			defer s.engine.Connected(id)()
+			if err := s.mcp.ServeConn(ctx, c, id); err != nil {
+				s.log.Debug("an agent's connection ended", "run", id.Run, "error", err)
+			}
+		})
+	}
+}
+
+// touch notes that the vault is in use.
+func (s *Server) touch() { s.used.Store(time.Now().UnixNano()) }
+
+// watchIdle locks the vault when nothing has used it for idle_lock.
+func (s *Server) watchIdle(ctx context.Context) {
+	if s.conf.IdleLock == 0 {
+		return
+	}
+	t := time.NewTicker(min(s.conf.IdleLock/4, 30*time.Second))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if s.vault.Status() == vault.Unlocked && time.Since(time.Unix(0, s.used.Load())) >= s.conf.IdleLock {
+				s.lock("nothing used it for " + s.conf.IdleLock.String())
+			}
+		}
+	}
+}
+
+// executable is where a program of ours lies beside this one.
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", name, err)
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
+}
+
+// Bridge is the spctl that was installed beside this program.
+func Bridge() (string, error) { return beside("spctl") }

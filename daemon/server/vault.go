@@ -1,0 +1,213 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/call"
+	"singlepass.dev/vault"
+	"singlepass.dev/vault/secret"
+)
+
+// vaultOf gives the engine the vault.
+type vaultOf struct{ *vault.Vault }
+
+// FingerprintMAC uses the fingerprint key, while there is one.
+func (v vaultOf) FingerprintMAC(msg []byte) ([32]byte, error) {
+	keys, err := v.Keys()
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return keys.FingerprintMAC(msg)
+}
+
+// touched notes every call, so that a vault in use does not lock.
+type touched struct {
+	call.Engine
+	touch func()
+}
+
+// Call notes the use and passes the call on.
+func (t touched) Call(ctx context.Context, c call.Call) call.Answer {
+	t.touch()
+	return t.Engine.Call(ctx, c)
+}
+
+// opened does what follows an unlock: the records are authenticated, the accepted contracts become tools, calls are judged. If any of it fails, the vault is locked again.
+func (s *Server) opened() error {
+	err := func() error {
+		keys, err := s.vault.Keys()
+		if err != nil {
+			return err
+		}
+		if _, err := s.records.Unlocked(keys); err != nil {
+			return fmt.Errorf("authenticating the records: %w", err)
+		}
+		if err := s.engine.Recover(); err != nil {
+			return err
+		}
+		if err := s.loadActions(); err != nil {
+			return err
+		}
+		return s.engine.Unlocked()
+	}()
+	if err != nil {
+		s.records.Locked()
+		s.vault.Lock()
+		return err
+	}
+	s.touch()
+	return nil
+}
+
+// lock ends what waits, drops the records' keys and then wipes the vault's.
+func (s *Server) lock(reason string) {
+	s.unlocking.Lock()
+	defer s.unlocking.Unlock()
+	s.lockNow(reason)
+}
+
+func (s *Server) lockNow(reason string) {
+	if s.vault.Status() != vault.Unlocked {
+		return
+	}
+	s.engine.Locked(reason)
+	s.records.Locked()
+	s.vault.Lock()
+	s.why.Store(&reason)
+	s.log.Info("the vault is locked", "reason", reason)
+}
+
+// Init makes the vault and opens it.
+func (o *operatorSide) Init(ctx context.Context, passphrase *secret.Bytes, noKeyring bool) (string, error) {
+	s := o.s
+	s.unlocking.Lock()
+	defer s.unlocking.Unlock()
+	kit, err := s.vault.Init(ctx, passphrase, vault.InitOptions{NoKeyring: noKeyring})
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	if kit != nil {
+		defer kit.Wipe()
+		if err := kit.Text().Use(func(b []byte) error { text = string(b); return nil }); err != nil {
+			return "", err
+		}
+	}
+	return text, s.opened()
+}
+
+// Unlock opens the vault, with the recovery kit in place of the keyring's device secret where kit is not nil.
+func (o *operatorSide) Unlock(ctx context.Context, passphrase, kit *secret.Bytes) error {
+	s := o.s
+	s.unlocking.Lock()
+	defer s.unlocking.Unlock()
+	if s.vault.Status() == vault.Unlocked {
+		// Still a proof: whoever sends a wrong passphrase is told so.
+		return s.vault.CheckPassphrase(ctx, passphrase)
+	}
+	var err error
+	if kit != nil {
+		err = s.vault.UnlockWithKit(ctx, passphrase, kit)
+	} else {
+		err = s.vault.Unlock(ctx, passphrase)
+	}
+	if err != nil {
+		return err
+	}
+	return s.opened()
+}
+
+// Lock locks on the operator's command.
+func (o *operatorSide) Lock() { o.s.lock("by the operator's command") }
+
+// ChangePassphrase changes the passphrase.
+func (o *operatorSide) ChangePassphrase(ctx context.Context, old, new *secret.Bytes) error {
+	return o.s.vault.ChangePassphrase(ctx, old, new)
+}
+
+// Credentials lists them.
+func (o *operatorSide) Credentials(context.Context) ([]api.Credential, error) {
+	list, err := o.s.vault.Credentials()
+	if err != nil {
+		return nil, err
+	}
+	usedBy := o.s.credentialUse()
+	out := make([]api.Credential, 0, len(list))
+	for _, c := range list {
+		a := api.Credential{
+			Name: c.Name, Kind: string(c.Kind), Username: c.Params.Username, PerUse: c.PerUse, Version: c.Version, Created: c.Created, Rotated: c.Rotated, UsedBy: usedBy[c.Name],
+		}
+		switch c.Kind {
+		case vault.Header:
+			a.Place = c.Params.Header
+		case vault.Query:
+			a.Place = c.Params.Query
+		}
+		for _, t := range c.Targets {
+			a.Targets = append(a.Targets, t.String())
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// AddCredential adds one.
+func (o *operatorSide) AddCredential(_ context.Context, a api.Credential, plaintext bool, value *secret.Bytes) error {
+	c := vault.Credential{Name: a.Name, Kind: vault.CredentialKind(a.Kind), PerUse: a.PerUse, Params: vault.CredentialParams{Username: a.Username}}
+	switch c.Kind {
+	case vault.Header:
+		c.Params.Header = a.Place
+	case vault.Query:
+		c.Params.Query = a.Place
+	}
+	parse := vault.ParseTarget
+	if plaintext {
+		parse = vault.ParsePlaintextTarget
+	}
+	for _, text := range a.Targets {
+		t, err := parse(text)
+		if err != nil {
+			return api.Errorf(api.CodeUsage, "%v", err)
+		}
+		c.Targets = append(c.Targets, t)
+	}
+	if err := c.Validate(); err != nil {
+		return api.Errorf(api.CodeUsage, "%v", err)
+	}
+	return o.s.changeCredential("credential_added", c.Name, func() error { return o.s.vault.AddCredential(c, value) })
+}
+
+// RotateCredential gives one a new value.
+func (o *operatorSide) RotateCredential(_ context.Context, name string, value *secret.Bytes) error {
+	return o.s.changeCredential("credential_rotated", name, func() error { return o.s.vault.RotateCredential(name, value) })
+}
+
+// RemoveCredential removes one.
+func (o *operatorSide) RemoveCredential(_ context.Context, name string) error {
+	return o.s.changeCredential("credential_removed", name, func() error { return o.s.vault.RemoveCredential(name) })
+}
+
+func (s *Server) changeCredential(kind, name string, change func() error) error {
+	s.touch()
+	if err := change(); err != nil {
+		return err
+	}
+	s.engine.CredentialChanged(name)
+	return s.engine.Note(engineNote{Kind: kind, Credential: name, By: "operator"})
+}
+
+// engineNote is an operator's change, as it stands in the journal.
+type engineNote struct {
+	Kind       string `json:"kind"`
+	Credential string `json:"credential,omitempty"`
+	Action     string `json:"action,omitempty"`
+	Digest     string `json:"digest,omitempty"`
+	By         string `json:"by,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// verifierKey is the public half of the key that signs checkpoints, as audit verify --key takes it.
+func verifierKey(k *vault.Keys) string { return base64.StdEncoding.EncodeToString(k.SigningKey()) }
