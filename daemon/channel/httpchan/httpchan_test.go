@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -189,4 +191,10 @@ func TestTheCredentialIsPutWhereItsKindSays(t *testing.T) {
 			}
 		}
 	})
+}
+
+var quiet = log.New(io.Discard, "", 0)
+
+func loopback(context.Context, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
