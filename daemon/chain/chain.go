@@ -43,6 +43,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 )
@@ -307,4 +308,25 @@ func (l *Line) Follows(seq uint64, hash Hash) bool {
 func (l *Line) AppendEvent(dst []byte) []byte {
 	dst = append(dst, '{')
 	return append(dst, l.Entry[l.event:]...)
+}
+
+// FollowsLine is Follows for a line whose hash was verified.
+func (l *Line) FollowsLine(before *Line) bool {
+	return l.Seq == before.Seq+1 && string(l.prev) == string(before.hash)
+}
+
+// Lines yields those lines of a file's content that Split accepts.
+func Lines(content []byte) iter.Seq[Line] {
+	return func(yield func(Line) bool) {
+		for len(content) > 0 {
+			n := bytes.IndexByte(content, '\n')
+			if n < 0 {
+				return
+			}
+			if l, err := Split(content[:n]); err == nil && !yield(l) {
+				return
+			}
+			content = content[n+1:]
+		}
+	}
 }

@@ -26,7 +26,6 @@ type faultFS struct {
 type fault struct {
 	err   error
 	after bool
-	part  int // for a write: so many bytes are written before it fails
 }
 
 func (f *faultFS) on(hook func(op, path string, b []byte) fault) {
