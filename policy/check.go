@@ -210,12 +210,12 @@ func (c *check) members(v map[string]any, pointer string) *ArgumentError {
 			return &ArgumentError{sub(pointer, name), "it is missing", "send it"}
 		}
 	}
-	var unknown string
+	unknown, found := "", false // an argument may have an empty name
 	for name, value := range v {
 		p := c.properties[name]
 		if p == nil {
-			if c.closed && (unknown == "" || name < unknown) {
-				unknown = name
+			if c.closed && (!found || name < unknown) {
+				unknown, found = name, true
 			}
 			continue
 		}
@@ -224,7 +224,7 @@ func (c *check) members(v map[string]any, pointer string) *ArgumentError {
 			return err
 		}
 	}
-	if unknown != "" {
+	if found {
 		remedy := "leave it out"
 		names := make([]string, 0, len(c.properties))
 		for name := range c.properties {

@@ -112,6 +112,7 @@ func TestArgumentsAreRefusedWithThePlaceAndTheRemedy(t *testing.T) {
 		{`{"to":"a","labels":["x",1]}`, "/labels/1", "integer"},
 		{`{"to":"a","colour":"red"}`, "/colour", "no such argument"},
 		{`{"to":"a","wieght":1}`, "/wieght", "no such argument"},
+		{`{"to":"a","":1}`, "/", "no such argument"},
 		{`{"to":"` + strings.Repeat("é", 41) + `"}`, "/to", "too long"},
 		{`{"to":"a","intent_key":""}`, "/intent_key", "1 to 255"},
 		{`{"to":"a","intent_key":7}`, "/intent_key", "1 to 255"},
