@@ -58,18 +58,35 @@ func (v *Vault) RemoveContract(action string) error {
 	return nil
 }
 
+// Setting is a security setting: JSON that an agent must not be able to edit. Whoever needs many records of a kind of
+// its own, such as accepted upstreams, gives their keys a common prefix.
+type Setting struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+}
+
+// Settings returns all settings, sorted by key.
+func (v *Vault) Settings() ([]Setting, error) {
+	all, err := listRecords[Setting](v, kindSetting)
+	if err != nil {
+		return nil, fmt.Errorf("listing settings: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) })
+	return all, nil
+}
+
 // Setting returns the JSON that SetSetting stored under key, or ErrNotFound.
 func (v *Vault) Setting(key string) (json.RawMessage, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	value, err := getRecord[json.RawMessage](v, kindSetting, key)
+	setting, err := getRecord[Setting](v, kindSetting, key)
 	if err != nil {
 		return nil, fmt.Errorf("reading setting %q: %w", key, err)
 	}
-	return value, nil
+	return setting.Value, nil
 }
 
-// SetSetting stores a security setting: JSON that an agent must not be able to edit.
+// SetSetting stores a setting in place of an earlier one.
 func (v *Vault) SetSetting(key string, value json.RawMessage) error {
 	if err := checkName(key); err != nil {
 		return fmt.Errorf("storing setting: key %w", err)
@@ -77,7 +94,7 @@ func (v *Vault) SetSetting(key string, value json.RawMessage) error {
 	if !json.Valid(value) || len(value) > maxSettingBytes {
 		return fmt.Errorf("storing setting %q: the value needs to be JSON of at most %d bytes", key, maxSettingBytes)
 	}
-	if err := v.putRecord(kindSetting, key, value); err != nil {
+	if err := v.putRecord(kindSetting, key, Setting{key, value}); err != nil {
 		return fmt.Errorf("storing setting %q: %w", key, err)
 	}
 	return nil

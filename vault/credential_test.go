@@ -79,7 +79,14 @@ func TestContractsAndSettingsAreReplacedAndRemoved(t *testing.T) {
 	if string(got) != `{"x":2}` {
 		t.Errorf("setting: %s", got)
 	}
+	must(t, v.SetSetting("A", []byte("1")))
+	settings, err := v.Settings()
+	must(t, err)
+	if len(settings) != 2 || settings[0].Key != "A" || settings[1].Key != "a" || string(settings[1].Value) != `{"x":2}` {
+		t.Errorf("settings: %+v", settings)
+	}
 	must(t, v.RemoveSetting("a"))
+	wantError(t, v.RemoveSetting("a"), vault.ErrNotFound)
 	_, err = v.Setting("a")
 	wantError(t, err, vault.ErrNotFound)
 	for _, bad := range []string{"", "{", "1 2"} {

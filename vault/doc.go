@@ -21,7 +21,8 @@
 //   - The file alone cannot show that all of it was set back to an older copy. Damage to one of bbolt's two meta pages
 //     sets it back by one write in the same way.
 //   - The count of wrong passphrases holds back who can only ask the daemon. Who can write the file can reset it, and could
-//     guess offline anyway if they have the device secret.
+//     guess offline anyway if they have the device secret. Who may ask can keep the delay running for everybody: who may
+//     ask is the caller's business.
 //   - An older copy of the file still opens with the passphrase of its time: changing the passphrase does not change the
 //     root key. Snapshots and flash memory keep what was overwritten.
 //   - Copies that Go's cryptography makes on the heap while it works are not wiped, only the keys themselves.

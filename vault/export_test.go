@@ -30,3 +30,18 @@ func HoldWrite(v *Vault) (finish func()) {
 	v.mu.Lock()
 	return v.mu.Unlock
 }
+
+// BoxIdentity returns what a record's box is bound to.
+func BoxIdentity(v *Vault, id, kind string, version byte) []byte {
+	return v.session.associated(id, recordKind(kind), version)
+}
+
+// BoxOpens seals a box bound to one identity and reports whether it opens under another.
+func BoxOpens(v *Vault, sealedAs, openedAs []byte) bool {
+	box, err := seal(v.session.records, []byte("x"), sealedAs, v.random)
+	if err != nil {
+		return false
+	}
+	_, err = open(v.session.records, box, openedAs)
+	return err == nil
+}

@@ -53,6 +53,7 @@ func TestLockingStopsEveryUseOfTheVault(t *testing.T) {
 		"AcceptContract":   func() error { return v.AcceptContract(contract("a")) },
 		"RemoveContract":   func() error { return v.RemoveContract("a") },
 		"Setting":          func() error { _, err := v.Setting("a"); return err },
+		"Settings":         func() error { _, err := v.Settings(); return err },
 		"SetSetting":       func() error { return v.SetSetting("a", []byte("1")) },
 		"RemoveSetting":    func() error { return v.RemoveSetting("a") },
 	} {

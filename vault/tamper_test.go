@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,11 +18,6 @@ import (
 func filled(t *testing.T) *home {
 	t.Helper()
 	h := newHome(t)
-	// These tests reopen the file a thousand times; in memory that costs no syncs.
-	if directory, err := os.MkdirTemp("/dev/shm", "vault"); err == nil {
-		t.Cleanup(func() { _ = os.RemoveAll(directory) })
-		h.path = filepath.Join(directory, "vault.db")
-	}
 	v, _ := h.initialized()
 	fill(t, v)
 	must(t, v.Close())
@@ -217,6 +211,27 @@ func TestARecordSetBackToItsOlderVersionIsFound(t *testing.T) {
 		t.Fatalf("%d records differ", changed)
 	}
 	wantError(t, read(t, h), vault.ErrTampered)
+}
+
+func TestABoxOpensOnlyAsTheRecordThatItWasSealedAs(t *testing.T) {
+	h, foreign := newHome(t), newHome(t)
+	v, _ := h.initialized()
+	w, _ := foreign.initialized()
+	own := vault.BoxIdentity(v, "a", "credential", 1)
+	for name, associated := range map[string][]byte{
+		"vault":   vault.BoxIdentity(w, "a", "credential", 1),
+		"id":      vault.BoxIdentity(v, "b", "credential", 1),
+		"kind":    vault.BoxIdentity(v, "a", "setting", 1),
+		"version": vault.BoxIdentity(v, "a", "credential", 2),
+		"border":  vault.BoxIdentity(v, "ac", "redential", 1),
+	} {
+		if bytes.Equal(own, associated) || vault.BoxOpens(v, own, associated) {
+			t.Errorf("it opens under another %s", name)
+		}
+	}
+	if !vault.BoxOpens(v, own, own) {
+		t.Error("it does not open at all")
+	}
 }
 
 func TestAnotherVaultsHeaderAndRecordsDoNotFit(t *testing.T) {

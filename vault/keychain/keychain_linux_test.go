@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,7 +184,7 @@ func TestAPromptThatNobodyAnswersIsGivenUp(t *testing.T) {
 		return
 	}
 	conn := keyringtest.Bus(t)
-	service := prompting{asked: make(chan struct{}, 8)}
+	service := prompting{asked: make(chan struct{}, 64)}
 	for path, face := range map[dbus.ObjectPath]string{
 		"/org/freedesktop/secrets": "org.freedesktop.Secret.Service",
 		promptPath:                 "org.freedesktop.Secret.Prompt",
@@ -209,6 +210,21 @@ func TestAPromptThatNobodyAnswersIsGivenUp(t *testing.T) {
 	case <-service.asked:
 	default:
 		t.Error("the prompt was never reached, so this test shows nothing")
+	}
+	// Calls that were given up wait on, but only so many: the next ones do not even ask.
+	soon, cancelSoon := context.WithTimeout(t.Context(), time.Second)
+	defer cancelSoon()
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := keychain.New().Get(soon, "a"); !errors.Is(err, keychain.ErrTimeout) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if asked := 1 + len(service.asked); asked > 8 {
+		t.Errorf("%d calls were left waiting", asked)
 	}
 	cancelled, stop := context.WithCancel(t.Context())
 	stop()
