@@ -182,14 +182,11 @@ func (a *Action) PerUse(p Prepared) (ask bool, why string, err error) {
 	values := c.condition.describe(c.input, p.values)
 	out, _, err := c.condition.program.Eval(map[string]any{"args": p.values})
 	if err == nil {
-		holds, ok := out.Value().(bool)
-		if ok && !holds {
+		if holds, ok := out.Value().(bool); ok && !holds {
 			return false, "", nil
-		}
-		if ok {
+		} else if ok {
 			return true, fmt.Sprintf("the action asks when %s, and it is so: %s", c.condition.source, values), nil
 		}
-		err = fmt.Errorf("it gave %v", out.Type())
 	}
 	// CEL's own error can carry values; ours names the condition only.
 	return true, fmt.Sprintf("the action asks when %s, which could not be told: %s", c.condition.source, values),

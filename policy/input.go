@@ -20,8 +20,9 @@ type input struct {
 	root       *node
 	properties []*property
 	byName     map[string]*property
-	resolved   *jsonschema.Resolved
-	check      *check // nil where only the library can tell
+	usable     bool                 // the JSON Schema library took it
+	check      *check               // validates; nil where only the library can
+	resolved   *jsonschema.Resolved // validates where check cannot, and is nil otherwise: it is large
 }
 
 type property struct {
@@ -157,8 +158,10 @@ func (p *parser) compileInput(in *input, path string) {
 		p.problemAt(path+schemaPointer(err.Error()), "see json-schema.org, draft 2020-12; a default must fit its own schema", "not a usable JSON Schema: %s", lastReason(err.Error()))
 		return
 	}
-	in.resolved = resolved
-	in.check = compileCheck(in.root)
+	in.usable = true
+	if in.check = compileCheck(in.root); in.check == nil {
+		in.resolved = resolved
+	}
 }
 
 // withoutSecretMarks drops our own annotation: some clients refuse a schema with a keyword that they do not know.

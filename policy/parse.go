@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +14,8 @@ import (
 var ReservedTools = []string{"execution_status", "execution_wait", "executions_recent", "request_credential", "http_request", "ssh_run"}
 
 var (
-	toolName       = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	toolName       = lazily(`^[A-Za-z0-9_-]{1,64}$`)
+	credentialName = lazily(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
 // Parse reads one contract. Its error is *Problems: everything that is wrong, each with its place and what to write instead. filename is used in messages only.
@@ -36,7 +35,7 @@ func Parse(filename string, src []byte) (*Contract, error) {
 func (p *parser) contract(root *node, c *Contract) {
 	p.object(root, "", []field{
 		{"action", "write `action: NAME`, the tool's name", func(n *node, path string) {
-			c.Action, _ = p.pattern(n, path, toolName, "write 1 to 64 of: letters, digits, _ and -")
+			c.Action, _ = p.pattern(n, path, toolName(), "write 1 to 64 of: letters, digits, _ and -")
 			if slices.Contains(ReservedTools, c.Action) {
 				p.problem(n, path, "choose another name", "%q is one of Singlepass's own tools", c.Action)
 			}
@@ -56,7 +55,7 @@ func (p *parser) contract(root *node, c *Contract) {
 		}},
 		{"input", "write `input: {type: object, properties: {}}`, the JSON Schema of the arguments", func(n *node, path string) { c.input = p.input(n, path) }},
 		{"credential", "", func(n *node, path string) {
-			c.Credential, _ = p.pattern(n, path, credentialName, "write the name of a credential in the vault: 1 to 64 of letters, digits, . _ and -")
+			c.Credential, _ = p.pattern(n, path, credentialName(), "write the name of a credential in the vault: 1 to 64 of letters, digits, . _ and -")
 		}},
 		{"approval", "", func(n *node, path string) { p.approval(n, path, c) }},
 		{"replay", "", func(n *node, path string) {}}, // after http, whose header fields it looks at

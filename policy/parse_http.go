@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,9 +52,9 @@ func (p *parser) http(n *node, path string, in *input) *HTTP {
 }
 
 var (
-	urlForm     = regexp.MustCompile(`^(https?)://([^/?#]*)([^?#]*)$`)
-	hostForm    = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	pathLiteral = regexp.MustCompile(`^(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*$`)
+	urlForm     = lazily(`^(https?)://([^/?#]*)([^?#]*)$`)
+	hostForm    = lazily(`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	pathLiteral = lazily(`^(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*$`)
 )
 
 // url fixes scheme, host and port, and takes placeholders in path segments only: where a request goes is the contract's word, never an argument's.
@@ -65,7 +64,7 @@ func (p *parser) url(n *node, path string, h *HTTP, in *input) {
 		return
 	}
 	h.URL = n.text
-	m := urlForm.FindStringSubmatch(n.text)
+	m := urlForm().FindStringSubmatch(n.text)
 	switch {
 	case strings.Contains(n.text, "?"):
 		p.problem(n, path, "write the parameters under query, where each value is encoded", "a query in the URL")
@@ -100,7 +99,7 @@ func (p *parser) url(n *node, path string, h *HTTP, in *input) {
 		if t == nil && segment == "" && !last {
 			p.problem(n, path, "remove one slash", "an empty path segment")
 		}
-		if literal := t.literalText(); !pathLiteral.MatchString(literal) {
+		if literal := t.literalText(); !pathLiteral().MatchString(literal) {
 			p.problem(n, path, "percent-encode what is not a letter, digit or one of -._~!$&'()*+,;=:@", "the path segment %q cannot be sent as it is", clip(segment, 80))
 		} else if decoded, err := url.PathUnescape(literal); err == nil && t.isLiteral() && dots(decoded) {
 			p.problem(n, path, "write the path that is meant", "a path segment that moves to another folder: %q", clip(segment, 80))
@@ -113,7 +112,7 @@ func hostname(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return !strings.Contains(host, "%")
 	}
-	return len(host) <= 253 && hostForm.MatchString(host)
+	return len(host) <= 253 && hostForm().MatchString(host)
 }
 
 func port(s string) bool {
@@ -148,7 +147,7 @@ var ownHeaders = map[string]string{
 	"Expect": "it belongs to the connection", "Proxy-Connection": "it belongs to the connection", "Proxy-Authorization": "it belongs to a proxy", "Authorization": "the credential goes there",
 }
 
-var headerToken = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$") // RFC 9110, section 5.6.2
+var headerToken = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$") // RFC 9110, section 5.6.2
 
 // canonicalHeader writes a name as net/http sends it.
 func canonicalHeader(name string) string {
@@ -167,7 +166,7 @@ func canonicalHeader(name string) string {
 }
 
 func (p *parser) headerName(name string, line, column int, path string) (string, bool) {
-	if !headerToken.MatchString(name) {
+	if !headerToken().MatchString(name) {
 		p.add(line, column, path, "write letters, digits and -", "%q is no header name", clip(name, 80))
 		return "", false
 	}
@@ -238,7 +237,7 @@ func (p *parser) pairs(n *node, path string, in *input, u use) []Pair {
 	return pairs
 }
 
-var statusClass = regexp.MustCompile(`^[2-5]xx$`)
+var statusClass = lazily(`^[2-5]xx$`)
 
 func (p *parser) success(n *node, path string) []StatusRange {
 	const remedy = "write a list such as [200, 201] or [2xx, 404]"
@@ -248,7 +247,7 @@ func (p *parser) success(n *node, path string) []StatusRange {
 	var ranges []StatusRange
 	for i, item := range n.items {
 		at := fmt.Sprintf("%s/%d", path, i)
-		if item.kind == text && statusClass.MatchString(item.text) {
+		if item.kind == text && statusClass().MatchString(item.text) {
 			first := int(item.text[0]-'0') * 100
 			ranges = append(ranges, StatusRange{first, first + 99})
 		} else if item.kind == text {

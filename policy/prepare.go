@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -130,7 +129,7 @@ func (in *input) validate(values map[string]any) error {
 // redact keeps what was sent for a secret argument, or for anything when it is not known which argument is meant, out of the message.
 func (in *input) redact(e *ArgumentError) error {
 	name, _, _ := strings.Cut(strings.TrimPrefix(e.Pointer, "/"), "/")
-	name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	name = unescapePointer.Replace(name)
 	a := in.byName[name]
 	hide := a != nil && a.secret
 	if a == nil && in.check == nil {
@@ -145,11 +144,11 @@ func (in *input) redact(e *ArgumentError) error {
 	return e
 }
 
-var schemaPath = regexp.MustCompile(`validating (/[^:\s]*)`)
+var schemaPath = lazily(`validating (/[^:\s]*)`)
 
 // schemaPointer finds the innermost schema that the library's error names.
 func schemaPointer(message string) string {
-	all := schemaPath.FindAllStringSubmatch(message, -1)
+	all := schemaPath().FindAllStringSubmatch(message, -1)
 	if len(all) == 0 {
 		return ""
 	}

@@ -6,8 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
+
+// lazily compiles an expression when it is first needed: every start of every command would pay for it otherwise, the bridge's too, which reads no contract.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // field is one field that an object of the contract may have.
 type field struct {
@@ -146,7 +152,7 @@ func (p *parser) integer(n *node, path string, low, high int64) (int64, bool) {
 	return i, true
 }
 
-var durationForm = regexp.MustCompile(`^(?:([0-9]{1,5})d)?(?:([0-9]{1,7})h)?(?:([0-9]{1,8})m)?(?:([0-9]{1,9})s)?$`)
+var durationForm = lazily(`^(?:([0-9]{1,5})d)?(?:([0-9]{1,7})h)?(?:([0-9]{1,8})m)?(?:([0-9]{1,9})s)?$`)
 
 const maxDuration = 10 * 365 * 24 * time.Hour
 
@@ -160,7 +166,7 @@ func (p *parser) duration(n *node, path string, low, high time.Duration) (time.D
 	if !p.is(n, path, text, remedy) {
 		return 0, false
 	}
-	m := durationForm.FindStringSubmatch(n.text)
+	m := durationForm().FindStringSubmatch(n.text)
 	if m == nil || n.text == "" {
 		p.problem(n, path, remedy, "%s is not a duration", strconv.Quote(clip(n.text, 80)))
 		return 0, false

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,7 @@ type template []part
 // part is literal text, or a placeholder when name is set.
 type part struct{ literal, name string }
 
-var placeholderName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
+var placeholderName = lazily(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
 
 // whole returns the placeholder that the text consists of, if it is nothing else.
 func (t template) whole() string {
@@ -48,7 +47,7 @@ func parseTemplate(s string) (t template, problem, remedy string) {
 			if !closed {
 				return nil, "a { without its }", double
 			}
-			if !placeholderName.MatchString(name) {
+			if !placeholderName().MatchString(name) {
 				return nil, "{" + clip(name, 40) + "} is no placeholder", "write the name of an argument between the braces; " + double
 			}
 			flush()

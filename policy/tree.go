@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -59,10 +58,14 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
+// RFC 6901, section 3.
+var (
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
 // sub is the JSON Pointer of a member.
-func sub(path, name string) string {
-	return path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+func sub(path, name string) string { return path + "/" + escapePointer.Replace(name) }
 
 // appendJSON writes the node with members in the file's order.
 func (n *node) appendJSON(dst []byte) []byte {
@@ -128,7 +131,7 @@ func (p *parser) problemAt(path, remedy, format string, args ...any) {
 
 const maxDepth = 32
 
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): (.*)`)
+var yamlLine = lazily(`^yaml: line (\d+): (.*)`)
 
 // tree reads the file's one YAML document. It returns nil when there is none to speak of.
 func (p *parser) tree(src []byte) (root *node) {
@@ -179,7 +182,7 @@ func (p *parser) tree(src []byte) (root *node) {
 
 func (p *parser) syntax(err error) {
 	line, what := 1, strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		what = m[2]
 	}
@@ -273,8 +276,8 @@ func (p *parser) key(y *yaml.Node, path string) (string, bool) {
 }
 
 var (
-	jsonNumber  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
-	sexagesimal = regexp.MustCompile(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
+	jsonNumber  = lazily(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+	sexagesimal = lazily(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
 	oddWords    = map[string]bool{"yes": true, "no": true, "on": true, "off": true} // booleans in YAML 1.1, text in 1.2
 )
 
@@ -307,8 +310,8 @@ func (p *parser) scalar(n *node, y *yaml.Node, path string) {
 		p.problem(n, path, "write true or false, or "+quoted, "%s is a boolean only for some YAML readers", y.Value)
 	case tag == "!!timestamp":
 		p.problem(n, path, quoted, "%s is a time only for some YAML readers", y.Value)
-	case tag == "!!int" || tag == "!!float" || sexagesimal.MatchString(y.Value):
-		if !jsonNumber.MatchString(y.Value) {
+	case tag == "!!int" || tag == "!!float" || sexagesimal().MatchString(y.Value):
+		if !jsonNumber().MatchString(y.Value) {
 			p.problem(n, path, "write a plain decimal number, or "+quoted, "%s is a number only for some YAML readers", y.Value)
 			return
 		}
