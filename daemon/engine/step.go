@@ -192,6 +192,7 @@ func (e *Engine) journalDownLocked(cause error) {
 	e.down = true
 	e.cfg.Logger.Error("the journal cannot be written; nothing with a side effect starts until it can", "error", cause)
 	e.cfg.Notify(Notice{Kind: "journal_down", Text: "the journal cannot be written: " + cause.Error()})
+	defer e.publishStatusLocked()
 	for _, l := range e.live {
 		e.takeBackLocked(l)
 	}
@@ -244,6 +245,7 @@ func (e *Engine) mend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.down, e.mending = false, false
+	defer e.publishStatusLocked()
 	e.cfg.Logger.Info("the journal can be written again")
 	for _, l := range e.live {
 		switch {
