@@ -62,7 +62,7 @@ func (s *state) write(batch overlay, description []byte, mac MAC) error {
 	rows := make([]row, 0, len(batch))
 	ends := make([]int, 0, len(batch))
 	var values bytes.Buffer // one for all: a flush of many rows is felt by everybody else
-	values.Grow(len(batch) * 1024)
+	values.Grow(len(batch) * 512)
 	for key, v := range batch {
 		if err := appendRow(&values, v); err != nil {
 			return fmt.Errorf("encoding row: %w", err)

@@ -123,9 +123,9 @@ func (s *state) foldExecution(e *Entry) error {
 	r.X, r.Last = x, e.Position
 	switch {
 	case x.Pruned:
-		r.Arguments, r.Result = nil, nil
+		r.Arguments, r.Result = false, nil
 	case e.Sealed && at.Kind == execution.KindAccepted:
-		r.Arguments = new(e.Position)
+		r.Arguments = true
 	case e.Sealed && at.Kind == execution.KindObserved:
 		r.Result = new(e.Position)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -48,6 +49,31 @@ func TestAnEmptyIndexAnswersNothing(t *testing.T) {
 	if get || byKey || len(match)+len(list)+len(runs)+len(openOnes)+len(prunable) > 0 {
 		t.Error("something was found")
 	}
+}
+
+// A loop of repeats must not push an open execution out of sight: it is the one that forbids another effect.
+func TestAnOpenExecutionIsMatchedHoweverManyCameAfterIt(t *testing.T) {
+	j := newJournal(18)
+	ix := unlocked(t, file(t))
+	const n = 30
+	for i := range n {
+		id := fmt.Sprintf("act_%d", i)
+		j.apply(execution.Event{Kind: execution.KindAccepted, ID: id, Acceptance: &execution.Acceptance{Class: execution.Irreversible, Actor: "a", Scope: "run:1", Fingerprint: "f"}})
+		if i != 2 && i != 5 {
+			j.apply(execution.Event{Kind: execution.KindExpired, ID: id})
+		}
+		catchUp(t, ix, j)
+		if i%7 == 0 {
+			flush(t, ix)
+		}
+	}
+	j.apply(execution.Event{Kind: execution.KindWithdrawn, ID: "act_5"})
+	catchUp(t, ix, j)
+	var ids []string
+	for _, x := range must[[]execution.Execution](t)(ix.Match("a", "run:1", "f")) {
+		ids = append(ids, x.ID)
+	}
+	same(t, "matches", ids, []string{"act_29", "act_28", "act_27", "act_26", "act_25", "act_24", "act_23", "act_22", "act_2"})
 }
 
 func TestACrashAtAnyPointLosesNothing(t *testing.T) {

@@ -24,17 +24,13 @@ func (ix *Index) Payload(id string, kind execution.Kind) (Position, bool, error)
 	if err != nil || r == nil {
 		return Position{}, false, err
 	}
-	var p *Position
-	switch kind {
-	case execution.KindAccepted:
-		p = r.Arguments
-	case execution.KindObserved:
-		p = r.Result
+	switch {
+	case kind == execution.KindAccepted && r.Arguments:
+		return r.Accepted, true, nil
+	case kind == execution.KindObserved && r.Result != nil:
+		return *r.Result, true, nil
 	}
-	if p == nil {
-		return Position{}, false, nil
-	}
-	return *p, true, nil
+	return Position{}, false, nil
 }
 
 // Changed returns the entries that accepted an execution and that changed it last.

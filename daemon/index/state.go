@@ -53,7 +53,7 @@ type record struct {
 	Ordinal   uint64              `json:"ordinal"` // its place in the order of acceptance
 	Last      Position            `json:"last"`    // the entry that changed it last
 	Accepted  Position            `json:"accepted"`
-	Arguments *Position           `json:"arguments,omitempty"` // the entry that carries the sealed arguments
+	Arguments bool                `json:"arguments,omitempty"` // the entry at Accepted carries the sealed arguments
 	Result    *Position           `json:"result,omitempty"`    // the entry that carries the sealed result
 }
 
