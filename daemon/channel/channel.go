@@ -1,6 +1,7 @@
 // Package channel says what it means to carry an action out: one Request in, one Outcome out, whatever the wire is.
 //
-// A channel makes exactly one try per call of Do. It never retries, never follows a redirect, and never lets a library beneath it do so. It sees one credential for one
+// A channel makes exactly one try per call of Do. It never retries, never follows a redirect, and never lets a library beneath it do so (read_only apart: its connections
+// may be pooled, and a library may send again when a pooled one turns out to be dead). It sees one credential for one
 // request and nothing else of the vault. It runs on the context that it is given, which is the daemon's and not the caller's.
 package channel
 

@@ -103,17 +103,30 @@ func (s *Scrubber) add(text []byte, fold *[256]byte, least int) {
 		return
 	}
 	s.forms = append(s.forms, form{text: text, fold: fold})
-	for c := range 256 {
-		if fold[c] == fold[text[0]] || c == '+' && text[0] == ' ' {
-			s.start[c], s.first[c] = true, true
-		}
-		if fold[c] == fold[text[1]] || c == '+' && text[1] == ' ' {
-			s.second[c] = true
-		}
+	for _, c := range sameAs(text[0], fold) {
+		s.start[c], s.first[c] = true, true
+	}
+	for _, c := range sameAs(text[1], fold) {
+		s.second[c] = true
 	}
 	for _, c := range []byte(`\%`) {
 		s.first[c], s.second[c] = true, true
 	}
+}
+
+// sameAs returns the bytes that c, which is written as this package writes it, can be found as.
+func sameAs(c byte, fold *[256]byte) [2]byte {
+	switch {
+	case fold == &hexadecimal && c >= 'a' && c <= 'f':
+		return [...]byte{c, c - 'a' + 'A'}
+	case fold == &base64Text && c == '+':
+		return [...]byte{c, '-'}
+	case fold == &base64Text && c == '/':
+		return [...]byte{c, '_'}
+	case fold == &exact && c == ' ':
+		return [...]byte{c, '+'}
+	}
+	return [...]byte{c, c}
 }
 
 // marker returns a replacement whose ends are in no form of the secret: no form can then overlap it, and nothing that it separates can become one.

@@ -50,6 +50,9 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 		if r.Secret == nil {
 			return nil
 		}
+		if n := len(secret); n > 0 && n < scrub.MinLength {
+			o.Reason = join(o.Reason, "the secret is too short to be looked for in the answer: store a longer one")
+		}
 		if p.auth.Kind == "basic" {
 			pair := userPassword(p.auth, secret)
 			defer clear(pair)

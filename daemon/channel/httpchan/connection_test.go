@@ -26,10 +26,14 @@ import (
 func TestASideEffectHasAConnectionOfItsOwn(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]string{}
+	resumed := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[r.RemoteAddr] = r.Proto
+		if r.TLS.DidResume {
+			resumed++
+		}
 		if r.Method == "POST" && !r.Close {
 			t.Error("the connection was to be kept")
 		}
@@ -49,8 +53,8 @@ func TestASideEffectHasAConnectionOfItsOwn(t *testing.T) {
 			t.Fatalf("%+v", o)
 		}
 	}
-	if len(seen) != 3 {
-		t.Errorf("%d connections for three requests", len(seen))
+	if len(seen) != 3 || resumed != 2 {
+		t.Errorf("%d connections for three requests, %d of them with a resumed TLS session", len(seen), resumed)
 	}
 	for _, proto := range seen {
 		if proto != "HTTP/1.1" {
@@ -69,6 +73,42 @@ func TestASideEffectHasAConnectionOfItsOwn(t *testing.T) {
 	for _, proto := range seen {
 		if proto != "HTTP/2.0" {
 			t.Errorf("reading went over %s", proto)
+		}
+	}
+}
+
+func TestAStreamThatBreaksIsUnknown(t *testing.T) {
+	pair, roots := certificate(t)
+	cert, err := tls.X509KeyPair(pair, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	for _, http2 := range []bool{true, false} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			if (r.ProtoMajor == 2) != http2 {
+				t.Errorf("%s", r.Proto)
+			}
+			panic(http.ErrAbortHandler)
+		}))
+		s.EnableHTTP2 = http2
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		o := client(t, httpchan.Config{RootCAs: roots}).Do(t.Context(), attempt(s.URL+"/", readOnly))
+		if o.Verdict != channel.Unknown || requests.Swap(0) != 1 {
+			t.Errorf("HTTP/2 %v: %+v", http2, o)
+		}
+	}
+}
+
+func TestASecretTooShortToBeLookedForIsMentioned(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for value, want := range map[string]bool{"": false, "abc": true, "abcd": false} { // an empty password beside a key as the user name is common
+		o := client(t, httpchan.Config{}).Do(t.Context(), attempt(s.URL+"/", with(t, effect.Auth{Credential: "c", Kind: "basic", Username: "u"}, value)))
+		if o.Verdict != channel.Success || strings.Contains(o.Reason, "too short") != want {
+			t.Errorf("%q: %+v", value, o)
 		}
 	}
 }
