@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +189,18 @@ func (a *agent) recv() string {
 	return line
 }
 
+func (a *agent) unread() (n int) {
+	a.t.Helper()
+	raw, err := a.stdout.SyscallConn()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if cerr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); cerr != nil || err != nil {
+		a.t.Fatal(cerr, err)
+	}
+	return n
+}
+
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 func (a *agent) initialize() {
@@ -211,12 +224,14 @@ func TestAnAnswerThroughTheBridgeIsDeliveredOnceTheAgentHasReadIt(t *testing.T) 
 			a := startAgent(t, d.path, stream)
 			a.initialize()
 			a.send(tool("1", "echo"))
-			// The second answer proves that the first one left the bridge; neither was read yet, so neither may count.
-			a.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+			// The answer has left the bridge and was not read yet, so it may not count, however often the bridge looks.
+			for a.unread() == 0 {
+				runtime.Gosched()
+			}
 			select {
 			case got := <-e.Events:
 				t.Fatalf("before the agent read anything the engine saw %q", got)
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(50 * time.Millisecond):
 			}
 			if line := a.recv(); !strings.Contains(line, `"id":1`) {
 				t.Errorf("answer %s", line)
@@ -391,7 +406,10 @@ func TestALineThatIsTooLongIsRefusedAndTheNextOneWorks(t *testing.T) {
 	d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
 	a := startAgent(t, d.path, "pipe")
 	a.initialize()
-	go a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":"`+strings.Repeat("x", 5<<20)+`"}}}`, tool("2", "echo"))
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	long := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":"` + strings.Repeat("x", 5<<20) + `"}}}`
+	sent.Go(func() { _, _ = io.WriteString(a.in, long+"\n"+tool("2", "echo")+"\n") })
 	if line := a.recv(); !strings.Contains(line, "at most 4 MiB") {
 		t.Errorf("the long line was answered by %s", line)
 	}

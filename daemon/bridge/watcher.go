@@ -92,20 +92,19 @@ func (w *watcher) poll() {
 func (w *watcher) check(flush bool) (progress bool) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	if len(w.waiting) == 0 || w.b.to == nil {
+	if len(w.waiting) == 0 {
 		return false
 	}
-	queued := -1
-	if err := w.raw.Control(func(fd uintptr) {
-		if w.kind == drain.Socket {
-			if gone, _ := drain.HungUp(int(fd), 0); gone {
-				return // the kernel throws away what was not read
-			}
-		}
-		if n, err := drain.Queued(int(fd), w.kind); err == nil {
-			queued = n
-		}
-	}); err != nil || queued < 0 {
+	queued, ok := w.queued()
+	if ok && queued == 0 && w.written < w.waiting[len(w.waiting)-1].position {
+		// The agent may have read what a write that is just returning gave it, and already acted on it.
+		w.b.mu.Unlock()
+		w.b.outMu.Lock()
+		w.b.mu.Lock()
+		w.b.outMu.Unlock()
+		queued, ok = w.queued()
+	}
+	if !ok || w.b.to == nil {
 		return false
 	}
 	n := 0
@@ -118,6 +117,20 @@ func (w *watcher) check(flush bool) (progress bool) {
 		_ = w.b.to.Flush()
 	}
 	return n > 0
+}
+
+// queued says how much of standard output is unread, if that can be told.
+func (w *watcher) queued() (n int, ok bool) {
+	err := w.raw.Control(func(fd uintptr) {
+		if w.kind == drain.Socket {
+			if gone, _ := drain.HungUp(int(fd), 0); gone {
+				return // the kernel throws away what was not read
+			}
+		}
+		got, err := drain.Queued(int(fd), w.kind)
+		n, ok = got, err == nil
+	})
+	return n, ok && err == nil
 }
 
 // forgetLocked drops what a daemon that is gone cannot be told. Those answers stay "not delivered", and a repeat gets them again. The caller holds mu.

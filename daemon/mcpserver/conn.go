@@ -169,14 +169,18 @@ func (c *conn) refuse(id []byte, code int, message string) {
 func (c *conn) linger() {
 	for c.ctx.Err() == nil {
 		c.mu.Lock()
-		done, written := c.inflight == 0 && len(c.waiting) == 0, c.written
+		done := c.inflight == 0 && len(c.waiting) == 0
 		c.mu.Unlock()
 		if done {
 			return
 		}
 		if gone, reset := c.hungUp(100); gone {
 			if !reset {
+				c.out.settle() // a write that is just returning was read, too
+				written, _ := c.progressOfWriting()
+				c.report.Lock()
 				c.reportTaken(written, 0)
+				c.report.Unlock()
 			}
 			return
 		}

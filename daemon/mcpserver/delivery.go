@@ -56,26 +56,41 @@ func (c *conn) poll() {
 	}
 }
 
-// checkDrained reports the answers that the other side has taken.
+// checkDrained reports the answers that the other side has taken. When it returns, every report that another goroutine began is made, too.
 func (c *conn) checkDrained() (progress bool) {
-	c.mu.Lock()
-	idle, written := len(c.waiting) == 0, c.written
-	c.mu.Unlock()
-	if idle {
+	c.report.Lock()
+	defer c.report.Unlock()
+	written, last := c.progressOfWriting()
+	if last == 0 {
 		return false
 	}
-	// An empty queue of a socket whose reader is gone proves nothing: the kernel throws away what was not read.
 	queued, ok := c.queued()
+	if ok && queued == 0 && written < last {
+		// The other side may have read what a write that is just returning gave it, and already acted on it.
+		c.out.settle()
+		written, _ = c.progressOfWriting()
+		queued, ok = c.queued()
+	}
+	// An empty queue of a socket whose reader is gone proves nothing: the kernel throws away what was not read.
 	if gone, _ := c.hungUp(0); gone || !ok {
 		return false
 	}
 	return c.reportTaken(written, queued)
 }
 
+// progressOfWriting returns how much was written, and where the last answer ends that nobody is known to have taken.
+func (c *conn) progressOfWriting() (written, last uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) > 0 {
+		last = c.waiting[len(c.waiting)-1].position
+	}
+	return c.written, last
+}
+
 // reportTaken reports the answers that were read. Of the bytes that had been written before the queue was looked at, at most the last queued ones are unread.
+// The caller holds report.
 func (c *conn) reportTaken(written uint64, queued int) (progress bool) {
-	c.report.Lock()
-	defer c.report.Unlock()
 	var done []*request
 	c.mu.Lock()
 	keep := c.waiting[:0]

@@ -16,9 +16,11 @@ import (
 	"singlepass.dev/daemon/peer"
 )
 
+func discard() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
 func newServer(t testing.TB, e *enginetest.Engine, change func(*mcpserver.Config)) *mcpserver.Server {
 	t.Helper()
-	cfg := mcpserver.Config{Engine: e, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "1.0.0"}
+	cfg := mcpserver.Config{Engine: e, Logger: discard(), Version: "1.0.0"}
 	if change != nil {
 		change(&cfg)
 	}

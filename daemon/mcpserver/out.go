@@ -25,7 +25,9 @@ var (
 // in one system call, and a lone answer waits for no other goroutine.
 type writer struct {
 	nc      net.Conn
-	written func(position uint64) // called without the lock after each batch; everything before position has been written
+	written func(position uint64) // called without mu after each batch; everything before position has been written
+
+	kernel sync.Mutex // held while a batch goes to the kernel and is noted
 
 	mu       sync.Mutex
 	buf      []byte // owner: mu
@@ -78,11 +80,7 @@ func (w *writer) flushLocked() {
 		out, position := w.buf, w.position
 		w.buf, w.spare = w.spare[:0], nil
 		w.mu.Unlock()
-		_ = w.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-		_, err := w.nc.Write(out)
-		if err == nil {
-			w.written(position)
-		}
+		err := w.write(out, position)
 		w.mu.Lock()
 		if cap(out) <= keepBuffer {
 			w.spare = out[:0]
@@ -96,6 +94,23 @@ func (w *writer) flushLocked() {
 		close(w.idle)
 		w.idle = nil
 	}
+}
+
+func (w *writer) write(out []byte, position uint64) error {
+	w.kernel.Lock()
+	defer w.kernel.Unlock()
+	_ = w.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := w.nc.Write(out); err != nil {
+		return err
+	}
+	w.written(position)
+	return nil
+}
+
+// settle waits until a write that the kernel has taken whole is also known as written.
+func (w *writer) settle() {
+	w.kernel.Lock()
+	defer w.kernel.Unlock()
 }
 
 // fail closes the connection, because half a frame may have left. The caller holds mu.

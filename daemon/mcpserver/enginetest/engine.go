@@ -25,6 +25,8 @@ type Engine struct {
 	tools     []call.Tool
 	changed   chan struct{}
 	connected int
+
+	deliveries int
 }
 
 // New makes an Engine with one tool, "echo".
@@ -42,8 +44,13 @@ func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
 	e.mu.Unlock()
 	a := call.Answer{
 		ExecutionID: "act_01", State: execution.NotDelivered,
-		Delivered: func(evidence string) { e.Events <- "delivered " + evidence },
-		Disputed:  func() { e.Events <- "disputed" },
+		Delivered: func(evidence string) {
+			e.mu.Lock()
+			e.deliveries++
+			e.mu.Unlock()
+			e.Events <- "delivered " + evidence
+		},
+		Disputed: func() { e.Events <- "disputed" },
 	}
 	switch c.Tool {
 	case "panic":
@@ -146,4 +153,26 @@ func (e *Engine) Expect(want string) {
 	case <-time.After(10 * time.Second):
 		e.t.Fatalf("the engine never saw %q", want)
 	}
+}
+
+// ExpectAny waits for an event and drops those before it.
+func (e *Engine) ExpectAny(want string) {
+	e.t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case got := <-e.Events:
+			if got == want {
+				return
+			}
+		case <-deadline:
+			e.t.Fatalf("the engine never saw %q", want)
+		}
+	}
+}
+
+// Deliveries returns how many answers were reported as delivered.
+func (e *Engine) Deliveries() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.deliveries
 }

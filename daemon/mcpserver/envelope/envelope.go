@@ -82,7 +82,8 @@ func Scan(line []byte, m *Message) error {
 			err = errSyntax
 		}
 	}
-	if idRaw != nil && !errors.Is(err, errDup) && checkID(idRaw) == nil {
+	// What could not be read to its end has no id: a cut one could be another request's.
+	if idRaw != nil && err == nil && checkID(idRaw) == nil {
 		m.ID = idRaw
 	}
 	switch {

@@ -1,0 +1,297 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"singlepass.dev/daemon/mcpserver"
+	"singlepass.dev/daemon/mcpserver/enginetest"
+	"singlepass.dev/daemon/peer"
+)
+
+// serveHTTP serves Streamable HTTP on loopback. Each connection is from the run that named last returns.
+func serveHTTP(t *testing.T, e *enginetest.Engine, run func() string, change func(*mcpserver.Config)) (url string, s *mcpserver.Server) {
+	t.Helper()
+	s = newServer(t, e, func(c *mcpserver.Config) {
+		c.IdentifyTCP = func(_, remote netip.AddrPort) (*peer.Identity, error) {
+			if !remote.Addr().IsLoopback() {
+				return nil, errors.New("not loopback")
+			}
+			return &peer.Identity{Run: run(), Actor: "exe:/http", Via: "http"}, nil
+		}
+		if change != nil {
+			change(c)
+		}
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := s.HTTPServer()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := hs.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		hs.Close()
+		<-done
+	})
+	return "http://" + l.Addr().String() + "/mcp", s
+}
+
+func oneRun() string { return "run_http" }
+
+func connectHTTP(t *testing.T, url, revision string, opts *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "go-client", Version: "2"}, opts).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatalf("connecting at %s: %v", revision, err)
+	}
+	t.Cleanup(func() { session.Close() })
+	if got := session.InitializeResult().ProtocolVersion; got != revision {
+		t.Fatalf("revision %s was negotiated, want %s", got, revision)
+	}
+	return session
+}
+
+func TestAnHTTPClientOfEitherRevisionCallsAToolAtTheSameURL(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, nil)
+	for _, revision := range []string{"2025-11-25", "2025-06-18", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			session := connectHTTP(t, url, revision, nil)
+			arguments := json.RawMessage(`{"n":9007199254740993,"n2":1.0}`)
+			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: arguments, Meta: mcp.Meta{"dev.singlepass/idempotency-key": "k"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := result.Content[0].(*mcp.TextContent).Text; text != string(arguments) {
+				t.Errorf("the engine saw %s, want %s", text, arguments)
+			}
+			if ours, ok := result.Meta["dev.singlepass/execution"].(map[string]any); !ok || ours["execution_id"] != "act_01" {
+				t.Errorf("_meta is %v", result.Meta)
+			}
+			got := e.Last()
+			if got.Key != "k" || got.Correlation.Transport != "http" || got.Correlation.Protocol != revision || got.Correlation.Client != "go-client/2" || got.Correlation.RequestID == "" || got.Peer.Run != "run_http" {
+				t.Errorf("correlation %+v of %s", got.Correlation, got.Peer.Run)
+			}
+			if (got.Correlation.Session == "") != (revision == "2026-07-28") {
+				t.Errorf("session %q at %s", got.Correlation.Session, revision)
+			}
+			e.Expect("delivered tcp_acknowledged")
+			tools, err := session.ListTools(t.Context(), nil)
+			if err != nil || len(tools.Tools) == 0 || tools.Tools[0].Name != "echo" {
+				t.Errorf("listing tools: %v, %v", tools, err)
+			}
+		})
+	}
+}
+
+func TestAnHTTPClientThatCancelsGetsItsCallDetachedAndNothingCounts(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			e := enginetest.New(t)
+			url, _ := serveHTTP(t, e, oneRun, nil)
+			session := connectHTTP(t, url, revision, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "wait"})
+				failed <- err
+			}()
+			e.Expect("called wait")
+			cancel()
+			if err := <-failed; err == nil {
+				t.Error("a cancelled call has an answer")
+			}
+			e.Expect("detached")
+			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"}); err != nil {
+				t.Fatal(err)
+			}
+			e.Expect("delivered tcp_acknowledged")
+		})
+	}
+}
+
+// post sends one message and returns the status and the body.
+func post(t *testing.T, url, body string, headers map[string]string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for name, value := range headers {
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(bytes.TrimSpace(content)), resp.Header
+}
+
+func TestAPageInABrowserCannotReachTheListener(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, nil)
+	for name, headers := range map[string]map[string]string{
+		"another origin":       {"Origin": "https://evil.example"},
+		"a cross-site request": {"Sec-Fetch-Site": "cross-site"},
+		"a rebound name":       {"Host": "evil.example"},
+	} {
+		if status, body, _ := post(t, url, initialize, headers); status != http.StatusForbidden {
+			t.Errorf("%s: status %d, %s", name, status, body)
+		}
+	}
+	if status, body, _ := post(t, url, initialize, nil); status != http.StatusOK {
+		t.Errorf("a client of this machine: status %d, %s", status, body)
+	}
+}
+
+func TestASessionIsClosedToOtherProcesses(t *testing.T) {
+	e := enginetest.New(t)
+	run := make(chan string, 10)
+	url, _ := serveHTTP(t, e, func() string { return <-run }, nil)
+	run <- "run_one"
+	_, _, header := post(t, url, initialize, nil)
+	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
+	run <- "run_two"
+	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusForbidden {
+		t.Errorf("another process: status %d, %s", status, body)
+	}
+	run <- "run_one"
+	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusOK || !strings.Contains(body, "act_01") {
+		t.Errorf("the same process: status %d, %s", status, body)
+	}
+}
+
+func TestALateCancellationOverHTTPIsADispute(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, nil)
+	_, _, header := post(t, url, initialize, nil)
+	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
+	keepAlive(t, url, call("1", "echo"), session)
+	e.Expect("delivered tcp_acknowledged")
+	post(t, url, cancel("1"), session)
+	e.Expect("disputed")
+}
+
+// keepAlive posts on a connection that stays open, so that the acknowledgement can be seen.
+func keepAlive(t *testing.T, url, body string, headers map[string]string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASecondRequestWithAnIDInFlightIsRefusedOverHTTP(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, nil)
+	_, _, header := post(t, url, initialize, nil)
+	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
+	done := make(chan string, 1)
+	go func() {
+		_, body, _ := post(t, url, call("1", "wait"), session)
+		done <- body
+	}()
+	e.Expect("called wait")
+	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusConflict || !strings.Contains(body, "still being handled") {
+		t.Errorf("status %d, %s", status, body)
+	}
+	e.Release <- struct{}{}
+	if body := <-done; !strings.Contains(body, "act_01") {
+		t.Errorf("the first one got %s", body)
+	}
+}
+
+func TestBadMessagesAreRefusedOverHTTP(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, func(c *mcpserver.Config) { c.MaxMessage = 1 << 10 })
+	for _, c := range []struct {
+		name, body string
+		status     int
+		holds      string
+	}{
+		{"garbage", "hello", 400, "-32700"},
+		{"a key twice", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","name":"other"}}`, 400, "-32602"},
+		{"too long", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"` + strings.Repeat("x", 2<<10) + `"}}`, 413, "too large"},
+		{"a revision without its header", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, 400, "-32020"},
+	} {
+		if status, body, _ := post(t, url, c.body, nil); status != c.status || !strings.Contains(body, c.holds) {
+			t.Errorf("%s: status %d, %s", c.name, status, body)
+		}
+	}
+	if e.Count() != 0 {
+		t.Errorf("the engine saw %d calls", e.Count())
+	}
+}
+
+func TestABearerTokenIsAskedForWhereItIsConfigured(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, func(c *mcpserver.Config) {
+		c.Authorize = func(token string) error {
+			if token != "canary-not-a-secret-token" {
+				return errors.New("the bearer token is missing or wrong")
+			}
+			return nil
+		}
+	})
+	if status, _, _ := post(t, url, initialize, nil); status != http.StatusUnauthorized {
+		t.Errorf("without a token: status %d", status)
+	}
+	if status, body, _ := post(t, url, initialize, map[string]string{"Authorization": "Bearer canary-not-a-secret-token"}); status != http.StatusOK {
+		t.Errorf("with the token: status %d, %s", status, body)
+	}
+}
+
+func TestAnHTTPConnectionIsToldToTheEngineWhileItIsOpen(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, nil)
+	post(t, url, initialize, nil)
+	for deadline := time.Now().Add(10 * time.Second); e.Connections() != 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are still open", e.Connections())
+		}
+	}
+}
