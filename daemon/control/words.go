@@ -102,7 +102,7 @@ func timeline(x execution.Execution) []api.Step {
 		}
 	}
 	add(x.AuthorizedAt, "authorized", "authorized by %s", cmp.Or(x.AuthorizedBy, "?"))
-	for _, a := range x.Attempts {
+	for i, a := range x.Attempts {
 		add(a.DispatchedAt, "dispatched", "attempt %d sent to %s", a.Number, x.Target)
 		text := fmt.Sprintf("attempt %d: the answer was lost", a.Number)
 		if a.Outcome != "" {
@@ -110,6 +110,9 @@ func timeline(x execution.Execution) []api.Step {
 		}
 		if a.Reason != "" {
 			text += " (" + a.Reason + ")"
+		}
+		if i == len(x.Attempts)-1 && x.State.Completed() && x.Source == execution.FromTarget && a.Outcome == x.Outcome {
+			continue // "completed" says the same
 		}
 		add(a.EndedAt, "attempt_ended", "%s", text)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func (a *app) printCard(card api.Card) {
 	if len(card.Chain) > 0 {
 		names := make([]string, len(card.Chain))
 		for i, p := range card.Chain {
-			names[i] = fmt.Sprintf("%s (%d)", p.Exe, p.PID)
+			names[i] = fmt.Sprintf("%s (%d)", cmp.Or(p.Exe, "?"), p.PID)
 		}
 		row("started by", strings.Join(names, ", "))
 	}

@@ -26,15 +26,15 @@ func local(t time.Time) string {
 
 // ago shows how long something is away, past or future, in the largest unit that says enough.
 func ago(d time.Duration) string {
-	switch d = d.Abs(); {
+	switch d = d.Abs().Round(time.Second); {
 	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
+		return fmt.Sprintf("%.0f s", d.Seconds())
 	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
+		return fmt.Sprintf("%.0f min", d.Minutes())
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
+		return fmt.Sprintf("%.0f h", d.Hours())
 	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
 // took shows the time between two steps.

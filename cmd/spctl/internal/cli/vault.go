@@ -216,7 +216,7 @@ func (a *app) printStatus(s api.Status) error {
 	}
 	row("journal", "%s", journal)
 	if s.Head != nil {
-		row("head", "%d %s", s.Head.Seq, s.Head.Hash)
+		row("head", "%d:%s", s.Head.Seq, s.Head.Hash)
 	}
 	row("sessions", "%d", s.Sessions)
 	actions := fmt.Sprintf("%d accepted", s.Actions)
