@@ -36,7 +36,7 @@ func stopped(t testing.TB, j *journal, n int) string {
 // edit changes a stopped index with bbolt itself, as anybody could.
 func edit(t testing.TB, path string, f func(rows, bins, table, head *bbolt.Bucket) error) {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, nil)
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

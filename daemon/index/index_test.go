@@ -19,7 +19,7 @@ func TestTheIndexAnswersAsAPlainModelDoes(t *testing.T) {
 	for seed := range uint64(4) {
 		j := newJournal(seed)
 		ix := unlocked(t, file(t))
-		for range 6 {
+		for range 4 {
 			j.tell(150)
 			catchUp(t, ix, j)
 			j.compare(t, ix) // half of it in memory
