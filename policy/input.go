@@ -20,6 +20,7 @@ type input struct {
 	root       *node
 	properties []*property
 	byName     map[string]*property
+	defaults   *defaults
 	usable     bool                 // the JSON Schema library took it
 	check      *check               // validates; nil where only the library can
 	resolved   *jsonschema.Resolved // validates where check cannot, and is nil otherwise: it is large
@@ -30,7 +31,6 @@ type property struct {
 	typ        string // the one JSON type that is declared, or ""
 	required   bool
 	hasDefault bool
-	def        any // as fingerprint.Decode makes it
 	secret     bool
 	node       *node
 }
@@ -121,15 +121,13 @@ func (p *parser) property(m member, path string, required bool) *property {
 		a.secret = s.text == "true"
 	}
 	if d := m.value.get("default"); d != nil && d.kind != bad {
-		switch v, err := fingerprint.Decode(d.appendJSON(nil)); {
-		case err != nil:
-			p.problem(d, path+"/default", "write another default", "the default cannot be used: %v", err)
+		switch {
 		case a.required:
 			p.problem(d, path+"/default", "remove the default, or the name under required", "a required argument never takes its default")
 		case a.secret:
 			p.problem(d, path+"/default", "remove the default", "a secret argument cannot have a default: contracts are no place for secrets")
 		default:
-			a.def, a.hasDefault = v, true
+			a.hasDefault = true
 		}
 	}
 	return a
@@ -159,6 +157,7 @@ func (p *parser) compileInput(in *input, path string) {
 		return
 	}
 	in.usable = true
+	in.defaults = compileDefaults(in.root)
 	if in.check = compileCheck(in.root); in.check == nil {
 		in.resolved = resolved
 	}

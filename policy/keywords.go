@@ -113,6 +113,8 @@ func (p *parser) keyword(m member, at string) {
 	case "default", "const":
 		if v.kind == nothing {
 			p.problem(v, at, "write a value, or remove the keyword", "found nothing")
+		} else if m.name == "default" && !filled(strings.TrimSuffix(at, "/default")) {
+			p.add(m.line, m.column, at, "write it at the argument itself, under properties", "a default that stands here is never filled in")
 		}
 	}
 }

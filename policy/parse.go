@@ -42,6 +42,9 @@ func (p *parser) contract(root *node, c *Contract) {
 		}},
 		{"title", "", func(n *node, path string) {
 			c.Title, _ = p.text(n, path, 120, "write a short title, or remove the field")
+			if strings.ContainsAny(c.Title, "\n\t") {
+				p.problem(n, path, "write it in one line", "a line break or tab in the title")
+			}
 		}},
 		{"description", "write `description: …`, what the agent's model reads", func(n *node, path string) {
 			c.Description, _ = p.text(n, path, 4000, "write what the action does")

@@ -58,7 +58,9 @@ func (a *Action) Prepare(raw json.RawMessage) (Prepared, error) {
 		}
 	}
 	p := Prepared{Raw: raw, values: values}
-	if key, ok := values[intentKey]; ok {
+	if key, ok := values[intentKey]; ok && key == nil {
+		delete(values, intentKey) // as clients send "none" that must send every argument
+	} else if ok {
 		s, isText := key.(string)
 		if n := utf8.RuneCountInString(s); !isText || n < 1 || n > MaxIntentKey {
 			return Prepared{}, &ArgumentError{"/" + intentKey, fmt.Sprintf("it must be text of 1 to %d characters", MaxIntentKey), "send a shorter key, or leave it out"}
@@ -67,11 +69,7 @@ func (a *Action) Prepare(raw json.RawMessage) (Prepared, error) {
 		delete(values, intentKey)
 	}
 	in := a.contract.input
-	for _, property := range in.properties {
-		if _, ok := values[property.name]; !ok && property.hasDefault {
-			values[property.name] = property.def
-		}
-	}
+	in.defaults.fill(values)
 	if err := in.validate(values); err != nil {
 		return Prepared{}, err
 	}

@@ -30,6 +30,24 @@ func TestSpellingsOfOneCallAreOneIntent(t *testing.T) {
 	}
 }
 
+func TestDefaultsWithinArgumentsAreFilledInToo(t *testing.T) {
+	a := compile(t, edit(t, plain, "express: {type: boolean}",
+		"items: {type: string, default: x}\n    box: {type: object, default: {w: 2}, properties: {h: {type: integer, default: 3}, w: {type: integer}}}\n    stops: {type: array, items: {type: object, properties: {wait: {type: boolean, default: false}}}}"))
+	for in, want := range map[string]string{
+		`{"to":"a"}`:                              `{"box":{"h":3,"w":2},"count":1,"items":"x","to":"a"}`,
+		`{"to":"a","box":{}}`:                     `{"box":{"h":3},"count":1,"items":"x","to":"a"}`,
+		`{"to":"a","box":{"h":4}}`:                `{"box":{"h":4},"count":1,"items":"x","to":"a"}`,
+		`{"to":"a","stops":[{},{"wait":true}]}`:   `{"box":{"h":3,"w":2},"count":1,"items":"x","stops":[{"wait":false},{"wait":true}],"to":"a"}`,
+		`{"to":"a","intent_key":null,"stops":[]}`: `{"box":{"h":3,"w":2},"count":1,"items":"x","stops":[],"to":"a"}`,
+	} {
+		for range 2 { // a default is not changed by the call that it is filled into
+			if got := string(prepare(t, a, in).Arguments); got != want {
+				t.Errorf("%s prepared as %s, want %s", in, got, want)
+			}
+		}
+	}
+}
+
 func TestEveryChangeOfWhatWasAskedIsAnotherIntent(t *testing.T) {
 	a := compile(t, plain)
 	arguments := `{"to":"a","weight":2,"count":3,"express":true,"labels":["x"],"pin":"canary-not-a-secret-1"}`

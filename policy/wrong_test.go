@@ -102,6 +102,8 @@ var wrong = []struct{ name, old, new string }{
 	{"an unknown type", "weight: {type: number, minimum: 0}", "weight: {type: float, minimum: 0}"},
 	{"a schema of the wrong type", "weight: {type: number, minimum: 0}", "weight: {type: number, minimum: zero}"},
 	{"a default that does not fit", "count: {type: integer, default: 1}", "count: {type: integer, default: one}"},
+	{"a default that is never filled in", "weight: {type: number, minimum: 0}", "weight: {anyOf: [{type: number, default: 1}]}"},
+	{"a title of two lines", "title: Send a parcel", "title: \"Send\\na parcel\""},
 	{"a default of a required argument", "maxLength: 40", "default: home"},
 	{"a default of a secret argument", "secret: true", "secret: true, default: canary-not-a-secret"},
 	{"a reference to elsewhere", "weight: {type: number, minimum: 0}", "weight: {$ref: \"https://schemas.example/weight\"}"},
