@@ -12,8 +12,8 @@
 //     sealed too; the file shows how many records there are, in how many groups, and how long each is.
 //   - A record that was changed, swapped, removed, added or set back to an older version by something else is found at
 //     unlock or when it is read, and so is a changed header, before anything of it is used.
-//   - Lock waits for pending writes and wipes the keys. Changing the passphrase, rotating and removing overwrite what they
-//     replace in the file.
+//   - Lock waits for pending writes and wipes the keys. Changing the passphrase, and rotating or removing a credential,
+//     overwrite what they replace in the file.
 //   - A write that returned nil is durable. If it is not known whether a write happened, the vault locks itself.
 //
 // # Non-promises

@@ -323,3 +323,43 @@ func TestAFileDamagedAnywhereGivesACleanErrorOrWhatWasStored(t *testing.T) {
 		t.Errorf("%d opened, %d refused: this test shows nothing", opened, refused)
 	}
 }
+
+func TestAnOlderRecordPutBackUnderARunningVaultIsFound(t *testing.T) {
+	h := newHome(t)
+	v, _ := h.initialized()
+	boxes := func() map[string][]byte { // of a copy, since v holds the file
+		copied := *h
+		copied.path = h.path + ".copy"
+		copyFile(t, h.path, copied.path)
+		found := map[string][]byte{}
+		copied.update(func(b *bolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error { found[string(k)] = bytes.Clone(v); return nil })
+		})
+		return found
+	}
+	must(t, v.SetSetting("k", []byte(`"lax"`)))
+	before := boxes()
+	must(t, v.SetSetting("k", []byte(`"new"`)))
+	file, err := os.OpenFile(h.path, os.O_RDWR, 0)
+	must(t, err)
+	defer file.Close()
+	replaced := 0
+	for id, box := range boxes() {
+		older := before[id]
+		if bytes.Equal(older, box) {
+			continue
+		}
+		content, err := os.ReadFile(h.path)
+		must(t, err)
+		if at := bytes.Index(content, box); at >= 0 && len(older) == len(box) {
+			_, err := file.WriteAt(older, int64(at)) // a box of the same id that once was right
+			must(t, err)
+			replaced++
+		}
+	}
+	if replaced != 1 {
+		t.Fatalf("%d records were put back", replaced)
+	}
+	_, err = v.Setting("k")
+	wantError(t, err, vault.ErrTampered)
+}
