@@ -55,7 +55,7 @@ func TestShutdownLetsAnswersBeTakenAndRefusesNewCalls(t *testing.T) {
 	s := newServer(t, e, nil)
 	w := newWire(t, dial(t, s, "socket"))
 	w.initialize()
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
 	done := make(chan error, 1)
 	go func() {
@@ -64,7 +64,7 @@ func TestShutdownLetsAnswersBeTakenAndRefusesNewCalls(t *testing.T) {
 		done <- s.Shutdown(ctx)
 	}()
 	for id := 2; ; id++ { // until the shutdown has begun
-		w.send(call("2", "echo"))
+		w.send(toolCall("2", "echo"))
 		if line := w.recv(); strings.Contains(line, "shutting_down") {
 			if !strings.Contains(line, "nothing was sent") {
 				t.Errorf("a refused call got %s", line)
@@ -92,7 +92,7 @@ func TestShutdownEndsInTimeWhenACallDoesNot(t *testing.T) {
 	}
 	w := newWire(t, dial(t, s, "socket"))
 	w.initialize()
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -112,10 +112,10 @@ func TestASlowReaderHoldsUpNobodyElse(t *testing.T) {
 	for _, id := range []string{"1", "2", "3"} {
 		slow.send(strings.Replace(big, "ID", id, 1)) // nobody reads the answers
 	}
-	fast.send(call("1", "echo"))
+	fast.send(toolCall("1", "echo"))
 	fast.expect(`"id":1,"result"`)
 	// The slow one's next messages are still read, and once it reads it has everything.
-	slow.send(call("4", "wait"))
+	slow.send(toolCall("4", "wait"))
 	e.ExpectAny("called wait")
 	slow.send(cancel("4"))
 	e.ExpectAny("detached")

@@ -71,9 +71,14 @@ func (c *conn) checkDrained() (progress bool) {
 		written, _ = c.progressOfWriting()
 		queued, ok = c.queued()
 	}
-	// An empty queue of a socket whose reader is gone proves nothing: the kernel throws away what was not read.
-	if gone, _ := c.hungUp(0); gone || !ok {
+	if !ok {
 		return false
+	}
+	if queued == 0 {
+		// An empty queue of a socket whose reader is gone proves nothing: the kernel threw away what was not read.
+		if gone, _ := c.hungUp(0); gone {
+			return false
+		}
 	}
 	return c.reportTaken(written, queued)
 }

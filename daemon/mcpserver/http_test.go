@@ -181,11 +181,11 @@ func TestASessionIsClosedToOtherProcesses(t *testing.T) {
 	_, _, header := post(t, url, initialize, nil)
 	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
 	run <- "run_two"
-	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusForbidden {
+	if status, body, _ := post(t, url, toolCall("1", "echo"), session); status != http.StatusForbidden {
 		t.Errorf("another process: status %d, %s", status, body)
 	}
 	run <- "run_one"
-	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusOK || !strings.Contains(body, "act_01") {
+	if status, body, _ := post(t, url, toolCall("1", "echo"), session); status != http.StatusOK || !strings.Contains(body, "act_01") {
 		t.Errorf("the same process: status %d, %s", status, body)
 	}
 }
@@ -195,7 +195,7 @@ func TestALateCancellationOverHTTPIsADispute(t *testing.T) {
 	url, _ := serveHTTP(t, e, oneRun, nil)
 	_, _, header := post(t, url, initialize, nil)
 	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
-	keepAlive(t, url, call("1", "echo"), session)
+	keepAlive(t, url, toolCall("1", "echo"), session)
 	e.Expect("delivered tcp_acknowledged")
 	post(t, url, cancel("1"), session)
 	e.Expect("disputed")
@@ -232,11 +232,11 @@ func TestASecondRequestWithAnIDInFlightIsRefusedOverHTTP(t *testing.T) {
 	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
 	done := make(chan string, 1)
 	go func() {
-		_, body, _ := post(t, url, call("1", "wait"), session)
+		_, body, _ := post(t, url, toolCall("1", "wait"), session)
 		done <- body
 	}()
 	e.Expect("called wait")
-	if status, body, _ := post(t, url, call("1", "echo"), session); status != http.StatusConflict || !strings.Contains(body, "still being handled") {
+	if status, body, _ := post(t, url, toolCall("1", "echo"), session); status != http.StatusConflict || !strings.Contains(body, "still being handled") {
 		t.Errorf("status %d, %s", status, body)
 	}
 	e.Release <- struct{}{}

@@ -9,7 +9,7 @@ import (
 	"singlepass.dev/daemon/mcpserver/enginetest"
 )
 
-func call(id, name string) string {
+func toolCall(id, name string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{}}}`
 }
 
@@ -39,14 +39,14 @@ func (w *wire) expect(want ...string) {
 func TestACancelledCallIsDetachedAndGetsNoAnswer(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
 	w.send(cancel("1"))
 	e.Expect("detached")
 	w.send(ping("2"))
 	w.expect(`"id":2`)
 	// The id is free again.
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	w.expect(`"id":1,"result"`)
 	e.Expect("delivered socket_drained")
 }
@@ -54,7 +54,7 @@ func TestACancelledCallIsDetachedAndGetsNoAnswer(t *testing.T) {
 func TestACancellationAfterDeliveryIsADispute(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call(`"\u0061"`, "echo"))
+	w.send(toolCall(`"\u0061"`, "echo"))
 	w.expect(`"id":"\u0061","result"`)
 	e.Expect("delivered socket_drained")
 	w.send(cancel(`"a"`), cancel(`"a"`))
@@ -69,7 +69,7 @@ func TestACancellationAfterDeliveryIsADispute(t *testing.T) {
 func TestACancellationOfAnUnreadAnswerKeepsItFromCounting(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "echo"), ping("2"))
+	w.send(toolCall("1", "echo"), ping("2"))
 	for e.Count() == 0 { // until the call was taken
 		select {
 		case event := <-e.Events:
@@ -86,8 +86,10 @@ func TestACancellationOfAnUnreadAnswerKeepsItFromCounting(t *testing.T) {
 	if _, err := io.Copy(io.Discard, w.rd); err != nil {
 		t.Fatal(err)
 	}
+	// The client may have begun to read before its cancellation was looked at; then the delivery is disputed.
 	if len(e.Events) != 0 {
-		t.Errorf("the engine saw %q", <-e.Events)
+		e.Expect("delivered socket_drained")
+		e.Expect("disputed")
 	}
 }
 
@@ -95,9 +97,9 @@ func TestWhatTheClientReadBeforeItsNextCallIsReportedBeforeThatCall(t *testing.T
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
 	for i := range 50 {
-		w.send(call("1", "echo"))
+		w.send(toolCall("1", "echo"))
 		w.expect(`"id":1,"result"`)
-		w.send(call("2", "wait"))
+		w.send(toolCall("2", "wait"))
 		e.Expect("delivered socket_drained")
 		e.Expect("called wait")
 		e.Release <- struct{}{}
@@ -114,7 +116,7 @@ func TestWhatTheClientReadBeforeItsNextCallIsReportedBeforeThatCall(t *testing.T
 func TestAnAgentThatReadsItsAnswerAndLeavesHasIt(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	w.expect(`"id":1,"result"`)
 	w.nc.Close()
 	e.Expect("delivered socket_drained")
@@ -125,11 +127,11 @@ func TestAnAgentThatLeavesWithoutReadingHasNothing(t *testing.T) {
 	s := newServer(t, e, nil)
 	w := newWire(t, dial(t, s, "socket"))
 	w.initialize()
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	if _, err := w.rd.Peek(1); err != nil { // something is there, and more of it than this
 		t.Fatal(err)
 	}
-	w.send(call("2", "echo"), call("3", "wait"))
+	w.send(toolCall("2", "echo"), toolCall("3", "wait"))
 	e.ExpectAny("called wait")
 	w.nc.Close()
 	e.ExpectAny("detached")
@@ -143,9 +145,9 @@ func TestAnAgentThatLeavesWithoutReadingHasNothing(t *testing.T) {
 func TestASecondRequestWithAnIDInFlightIsRefusedAndTheFirstIsAnswered(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	w.expect(`"id":1,"error":{"code":-32600`, "still being handled")
 	w.send(ping("1"))
 	w.expect(`"id":1,"error":{"code":-32600`)
@@ -159,19 +161,19 @@ func TestASecondRequestWithAnIDInFlightIsRefusedAndTheFirstIsAnswered(t *testing
 func TestAPanicEndsOneCallAndClaimsNothing(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "panic"))
+	w.send(toolCall("1", "panic"))
 	line := w.recv()
 	if !strings.Contains(line, `"isError":true`) || !strings.Contains(line, "not known here") || strings.Contains(line, "canary") || strings.Contains(line, "nothing was sent") {
 		t.Errorf("got %s", line)
 	}
-	w.send(call("2", "echo"))
+	w.send(toolCall("2", "echo"))
 	w.expect(`"id":2,"result"`)
 }
 
 func TestAForgedWordAboutAnExecutionIsReplacedAndTheRestIsKept(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "meta"))
+	w.send(toolCall("1", "meta"))
 	want := `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"dev.singlepass/execution":{"execution_id":"act_01","state":"completed_result_not_delivered","recorded":true},"up":[1]},"content":[],"isError":false}}`
 	if line := w.recv(); line != want {
 		t.Errorf("got  %s\nwant %s", line, want)
@@ -181,14 +183,14 @@ func TestAForgedWordAboutAnExecutionIsReplacedAndTheRestIsKept(t *testing.T) {
 func TestAResultThatCannotBeFramedIsAnErrorThatNamesTheExecution(t *testing.T) {
 	e := enginetest.New(t)
 	w := initialized(t, e, "socket")
-	w.send(call("1", "broken"))
+	w.send(toolCall("1", "broken"))
 	w.expect(`"id":1,"error":{"code":-32603`, "act_01")
 }
 
 func TestACallBeforeInitializeIsRefused(t *testing.T) {
 	e := enginetest.New(t)
 	w := newWire(t, dial(t, newServer(t, e, nil), "socket"))
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	w.expect(`"id":1,"error":{"code":-32600`, "before initialize")
 	// A request that names its revision needs no initialize.
 	modern := func(id, meta string) string {
@@ -227,9 +229,9 @@ func TestTooManyCallsAreRefusedWithoutReachingTheEngine(t *testing.T) {
 	s := newServer(t, e, func(c *mcpserver.Config) { c.MaxCalls = 1 })
 	w := newWire(t, dial(t, s, "socket"))
 	w.initialize()
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
-	w.send(call("2", "echo"))
+	w.send(toolCall("2", "echo"))
 	w.expect(`"id":2,"result"`, `too_many_calls`, `"isError":true`)
 	e.Release <- struct{}{}
 	w.expect(`"id":1,"result"`)
@@ -247,7 +249,7 @@ func TestOnlyTheBridgesWordOnDeliveryCounts(t *testing.T) {
 	delivered := `{"jsonrpc":"2.0","method":"notifications/dev.singlepass/delivered","params":{"requestId":1,"evidence":"pipe"}}`
 	e := enginetest.New(t)
 	w := initialized(t, e, "bridge")
-	w.send(call("1", "echo"))
+	w.send(toolCall("1", "echo"))
 	w.expect(`"id":1,"result"`)
 	w.send(ping("2"))
 	w.expect(`"id":2`)
@@ -259,7 +261,7 @@ func TestOnlyTheBridgesWordOnDeliveryCounts(t *testing.T) {
 
 	forged := enginetest.New(t)
 	w = initialized(t, forged, "socket")
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	forged.Expect("called wait")
 	w.send(delivered)
 	forged.Release <- struct{}{}
@@ -273,7 +275,7 @@ func TestAConnectionIsToldToTheEngineWhileItIsOpen(t *testing.T) {
 	if e.Connections() != 1 {
 		t.Errorf("%d connections are open", e.Connections())
 	}
-	w.send(call("1", "wait"))
+	w.send(toolCall("1", "wait"))
 	e.Expect("called wait")
 	w.nc.Close()
 	e.Expect("detached")
