@@ -2,244 +2,276 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"singlepass.dev/daemon/chain"
 )
 
-// chunk is a piece of a file, whole lines only, that one worker verifies.
+// chunk is the lines that begin in a range of a file. One worker reads and verifies it, so that the bytes
+// stay in that processor's cache. Chunks are used again.
 type chunk struct {
-	file   int
-	offset int64 // of buf in the file
-	store  []byte
-	buf    []byte // the lines, in store
+	file     int
+	from, to int64
+	store    []byte
 
-	bad         bool
-	count       uint64
-	first, last chain.Line
-	hashes      []chain.Hash
-	head        *chain.Hash
-	payloads    []Finding
-	withheld    []uint64
-	own         []chain.Line // entries of the journal itself
-	story       []told
+	bad      bool
+	start    int64 // where the first line begins
+	end      int64 // where the last one ends
+	over     bool  // the content of the file ends here
+	count    uint64
+	first    chain.Line
+	lines    [2]chain.Line // the last one and the one before
+	hashes   []chain.Hash
+	head     *chain.Hash
+	payloads []Finding
+	withheld []uint64
+	own      []chain.Line // entries of the journal itself
+	story    []told
+	payload  []byte
+	err      error
 
 	verified chan struct{}
-	hearing  sync.WaitGroup
+	hearers  atomic.Int32
 }
 
-const chunkSize = 1 << 20
+func (c *chunk) reset(file int, from, to int64) {
+	c.file, c.from, c.to = file, from, to
+	c.bad, c.over, c.count, c.head, c.err = false, false, 0, nil, nil
+	c.hashes, c.payloads, c.withheld, c.own, c.story = c.hashes[:0], c.payloads[:0], c.withheld[:0], c.own[:0], c.story[:0]
+	c.verified = make(chan struct{})
+}
+
+// chunkSize is small enough for a second-level cache and large enough for what handing it on costs.
+const chunkSize = 256 << 10
 
 // fast verifies with Workers goroutines. It returns false at the first line that is not as it should be.
-// Three stages run at once: reading; verifying, in any order; and joining, in order, with the tellers
-// hearing what was joined.
+// Chunks are verified in any order, joined in order, and then heard by the tellers in order.
 func (v *verification) fast(ctx context.Context, wantLeaves bool) (clean bool, err error) {
+	for i := range v.files {
+		if len(v.files[i].missing) > 0 {
+			return false, nil
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	workers := v.opts.Workers
-	todo, ordered := make(chan *chunk, 2*workers), make(chan *chunk, 2*workers)
-	pool := sync.Pool{New: func() any { return &chunk{store: make([]byte, chunkSize)} }}
-	var readErr error
+	open, err := v.open()
+	defer func() {
+		for _, f := range open {
+			f.Close()
+		}
+	}()
+	if err != nil {
+		return false, err
+	}
+	n := 4*v.opts.Workers + 4
+	free, todo, ordered := make(chan *chunk, n), make(chan *chunk, n), make(chan *chunk, n)
+	for range n {
+		free <- &chunk{}
+	}
 	var running sync.WaitGroup
+	var planErr error
 	running.Go(func() {
 		defer close(todo)
 		defer close(ordered)
-		readErr = v.read(ctx, &pool, func(c *chunk) bool {
-			select {
-			case ordered <- c:
-				todo <- c
-				return true
-			case <-ctx.Done():
-				return false
-			}
+		planErr = plan(ctx, open, free, func(c *chunk) {
+			ordered <- c
+			todo <- c
 		})
 	})
-	for range workers {
+	for range v.opts.Workers {
 		running.Go(func() {
 			for c := range todo {
 				if ctx.Err() == nil {
-					v.check(c, wantLeaves)
+					v.check(open[c.file], c, wantLeaves)
 				}
 				close(c.verified)
 			}
 		})
 	}
-	hear := v.startTellers(&running)
-	join := joint{v: v, clean: true}
+	hear := v.startTellers(&running, free)
+	join := joint{v: v, files: open}
 	for c := range ordered {
 		<-c.verified
-		if ctx.Err() != nil {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = join.add(c)
+		}
+		if err != nil {
+			cancel() // and let the others run empty
 			continue
 		}
-		if join.add(c); !join.clean {
-			cancel()
-			continue
-		}
-		hear.say(c, func() { pool.Put(c) })
+		hear.say(c)
 	}
 	hear.stop()
 	running.Wait()
-	if !join.clean {
-		return false, nil
+	if err == nil {
+		err = planErr
 	}
-	if readErr == errNotClean {
-		return false, nil
+	if err == nil {
+		err = join.end()
 	}
-	if readErr == nil {
-		readErr = context.Cause(ctx)
+	if err == errNotClean {
+		return false, nil
 	}
 	v.Findings = append(v.Findings, hear.findings()...)
-	return join.end(), readErr
+	return err == nil, err
 }
 
-type notClean struct{}
-
-func (notClean) Error() string { return "not clean" }
-
-var errNotClean error = notClean{}
-
-// read cuts the files into chunks. It also looks at what is behind the last line.
-func (v *verification) read(ctx context.Context, pool *sync.Pool, give func(*chunk) bool) error {
+func (v *verification) open() (open []*os.File, err error) {
 	for i := range v.files {
-		if len(v.files[i].missing) > 0 {
-			return errNotClean
+		f, err := os.Open(v.files[i].path)
+		if err != nil {
+			return open, err
 		}
-		if err := v.readFile(ctx, i, pool, give); err != nil {
-			return err
-		}
+		open = append(open, f)
 	}
-	return nil
+	return open, nil
 }
 
-func (v *verification) readFile(ctx context.Context, i int, pool *sync.Pool, give func(*chunk) bool) error {
-	f, err := os.Open(v.files[i].path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var carry []byte
-	offset := int64(0)
-	for {
-		c := pool.Get().(*chunk)
-		*c = chunk{file: i, offset: offset, store: c.store, hashes: c.hashes[:0], story: c.story[:0], verified: make(chan struct{})}
-		if len(c.store) < len(carry)+chunkSize/2 {
-			c.store = make([]byte, len(carry)+chunkSize)
-		}
-		n := copy(c.store, carry)
-		got, err := io.ReadFull(f, c.store[n:])
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+// plan divides the files.
+func plan(ctx context.Context, open []*os.File, free <-chan *chunk, give func(*chunk)) error {
+	for i, f := range open {
+		info, err := f.Stat()
+		if err != nil {
 			return err
 		}
-		data := c.store[:n+got]
-		cut := bytes.LastIndexByte(data, '\n') + 1
-		c.buf = data[:cut]
-		carry = append(carry[:0:0], data[cut:]...)
-		offset += int64(cut)
-		if cut > 0 && !give(c) {
-			return context.Cause(ctx)
-		}
-		// Zeros are unused space. All of it is looked at: something may be hidden behind it.
-		if unused := bytes.TrimRight(carry, "\x00"); len(unused) == 0 && len(carry) > 0 {
-			if only, err := onlyZeros(f); err != nil || only {
-				return v.tail(i, offset, nil, err)
+		for from := int64(0); from < info.Size(); from += chunkSize {
+			select {
+			case c := <-free:
+				c.reset(i, from, min(from+chunkSize, info.Size()))
+				give(c)
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
-			return errNotClean
 		}
-		if got == 0 || err != nil {
-			return v.tail(i, offset, carry, nil)
-		}
-		if len(carry) > chain.MaxLine {
-			return errNotClean
-		}
-	}
-}
-
-func onlyZeros(r io.Reader) (bool, error) {
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := r.Read(buf)
-		if len(bytes.TrimRight(buf[:n], "\x00")) > 0 {
-			return false, nil
-		}
-		if err == io.EOF {
-			return true, nil
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-}
-
-// tail notes what is behind the last line of a file.
-func (v *verification) tail(i int, offset int64, tail []byte, err error) error {
-	if err != nil {
-		return err
-	}
-	v.lastEnd = offset
-	v.Bytes += offset
-	if tail = bytes.TrimRight(tail, "\x00"); len(tail) == 0 {
-		return nil
-	}
-	if i != len(v.files)-1 || !chain.Torn(tail, offset) {
-		return errNotClean
-	}
-	v.Torn = &chain.Break{
-		What: chain.WhatTruncated, Segment: v.files[i].name, Offset: offset,
-		Length: int64(len(tail)), Digest: chain.Digest(tail),
 	}
 	return nil
 }
 
-// check verifies one chunk in itself.
-func (v *verification) check(c *chunk, wantLeaves bool) {
-	var before chain.Line
-	var payload []byte
-	for at := 0; at < len(c.buf); {
-		n := bytes.IndexByte(c.buf[at:], '\n')
-		l, err := chain.Split(c.buf[at : at+n])
-		if err != nil {
+// errNotClean ends the fast way.
+var errNotClean = errors.New("does not verify")
+
+// window is the bytes of a chunk that were read.
+type window struct {
+	f    *os.File
+	c    *chunk
+	at   int64 // offset of buf in the file
+	buf  []byte
+	last bool // the file ends with buf
+}
+
+// more reads n bytes behind those that are there.
+func (w *window) more(n int64) error {
+	have := len(w.buf)
+	if need := have + int(n); cap(w.c.store) < need {
+		w.c.store = append(make([]byte, 0, need), w.buf...)
+	}
+	w.buf = w.c.store[:have+int(n)]
+	got, err := w.f.ReadAt(w.buf[have:], w.at+int64(have))
+	w.buf = w.buf[:have+got]
+	if err == io.EOF {
+		w.last, err = true, nil
+	}
+	return err
+}
+
+// check reads one chunk and verifies it in itself.
+func (v *verification) check(f *os.File, c *chunk, wantLeaves bool) {
+	w := window{f: f, c: c, at: max(c.from-1, 0)}
+	if c.err = w.more(c.to - w.at + 4096); c.err != nil {
+		return
+	}
+	at := 0
+	if c.from > 0 {
+		at = bytes.IndexByte(w.buf, '\n') + 1
+		if at == 0 || w.at+int64(at) >= c.to {
+			c.start, c.end = c.to, c.to // No line begins here.
+			return
+		}
+	}
+	c.start = w.at + int64(at)
+	for w.at+int64(at) < c.to {
+		n := bytes.IndexByte(w.buf[at:], '\n')
+		if n < 0 {
+			if w.last || at < len(w.buf) && w.buf[at] == 0 {
+				c.over = true
+				break
+			}
+			if len(w.buf)-at > chain.MaxLine {
+				c.bad = true
+				return
+			}
+			// Lines that were split point into the old buffer, which stays as it is.
+			if c.err = w.more(int64(len(w.buf))); c.err != nil {
+				return
+			}
+			continue
+		}
+		if w.buf[at] == 0 {
+			c.over = true // Whether something is hidden there is looked at later.
+			break
+		}
+		if !v.checkLine(c, w.buf[at:at+n], w.at+int64(at), wantLeaves) {
 			c.bad = true
 			return
 		}
-		hash, ok := l.Verify()
-		if !ok || c.count > 0 && !l.FollowsLine(&before) {
-			c.bad = true
-			return
-		}
-		if c.count == 0 {
-			c.first = l
-		}
-		if wantLeaves {
-			c.hashes = append(c.hashes, hash)
-		}
-		if v.opts.Head != nil && v.opts.Head.Seq == l.Seq {
-			c.head = &hash
-		}
+		at += n + 1
+	}
+	c.end = w.at + int64(at)
+}
+
+func (v *verification) checkLine(c *chunk, raw []byte, offset int64, wantLeaves bool) bool {
+	// The two lines take turns, in the chunk, so that none is allocated or copied.
+	l, before := &c.lines[c.count&1], &c.lines[c.count&1^1]
+	if l.Split(raw) != nil {
+		return false
+	}
+	hash, ok := l.Verify()
+	if !ok || c.count > 0 && !l.FollowsLine(before) {
+		return false
+	}
+	if c.count == 0 {
+		c.first = *l
+	}
+	if wantLeaves {
+		c.hashes = append(c.hashes, hash)
+	}
+	if v.opts.Head != nil && v.opts.Head.Seq == l.Seq {
+		known := hash
+		c.head = &known
+	}
+	if l.PayloadState() != chain.PayloadNone {
 		var f *Finding
-		if f, payload = v.checkPayload(&l, payload); f != nil {
-			f.Segment, f.Offset = v.files[c.file].name, c.offset+int64(at)
+		if f, c.payload = v.checkPayload(l, c.payload); f != nil {
+			f.Segment, f.Offset = v.files[c.file].name, offset
 			c.payloads = append(c.payloads, *f)
 			if l.PayloadState() == chain.PayloadWithheld {
 				c.withheld = append(c.withheld, l.Seq)
 			}
 		}
-		if chain.OwnKind(l.Kind) {
-			c.own = append(c.own, l)
-		}
-		if v.opts.Story != nil {
-			c.story = v.tell(c.story, &l, c.offset+int64(at))
-		}
-		before = l
-		c.count++
-		at += n + 1
 	}
-	c.last = before
+	if chain.OwnKind(l.Kind) {
+		c.own = append(c.own, *l)
+	}
+	if v.opts.Story != nil {
+		c.story = v.tell(c.story, l, offset)
+	}
+	c.count++
+	return true
 }
+
+// last is the last line of a chunk that has one.
+func (c *chunk) last() *chain.Line { return &c.lines[(c.count-1)&1] }
 
 // checkPayload looks at a payload, with a buffer that is used again.
 func (v *verification) checkPayload(l *chain.Line, buf []byte) (*Finding, []byte) {
@@ -262,41 +294,63 @@ func (v *verification) checkPayload(l *chain.Line, buf []byte) (*Finding, []byte
 // joint joins the chunks in order.
 type joint struct {
 	v     *verification
-	clean bool
+	files []*os.File
 	any   bool
-	file  int
+	file  int   // of the last chunk
+	next  int64 // where its last line ended
+	over  bool  // the file's content has ended
+	begun bool  // the file's first line has been seen
 	seq   uint64
 	hash  chain.Hash
 }
 
-func (j *joint) add(c *chunk) {
-	v := j.v
+func (j *joint) add(c *chunk) error {
+	if c.err != nil {
+		return c.err
+	}
 	if c.bad {
-		j.clean = false
-		return
+		return errNotClean
 	}
-	begins := !j.any || c.file != j.file
-	if c.file > j.file+1 || !j.any && c.file != 0 {
-		j.clean = false // a file without any entry
-		return
+	for j.file < c.file {
+		if err := j.endFile(); err != nil {
+			return err
+		}
+		j.file, j.next, j.over, j.begun = j.file+1, 0, false, false
 	}
+	if j.over || c.count == 0 && c.end == c.to && !c.over {
+		return nil // zeros that were looked at, or the middle of a long line
+	}
+	if c.start != j.next {
+		return errNotClean
+	}
+	if c.count > 0 {
+		if err := j.link(c); err != nil {
+			return err
+		}
+	}
+	j.next = c.end
+	if c.over {
+		j.over = true
+		return j.tail()
+	}
+	return nil
+}
+
+func (j *joint) link(c *chunk) error {
+	v := j.v
 	switch {
 	case !j.any:
-		v.First = c.first.Seq
 		// A single file may begin anywhere; a journal begins with entry 1.
-		if v.whole() && !c.first.Follows(0, chain.Hash{}) {
-			j.clean = false
-			return
+		if v.First = c.first.Seq; v.whole() && !c.first.Follows(0, chain.Hash{}) {
+			return errNotClean
 		}
 	case !c.first.Follows(j.seq, j.hash):
-		j.clean = false
-		return
+		return errNotClean
 	}
-	if begins && v.files[c.file].number > 0 && !opens(&c.first, v.files[c.file].name) {
-		j.clean = false
-		return
+	if !j.begun && v.files[c.file].number > 0 && !opens(&c.first, v.files[c.file].name) {
+		return errNotClean
 	}
-	j.any, j.file, j.seq, j.hash = true, c.file, c.last.Seq, c.last.Hash()
+	j.any, j.begun, j.seq, j.hash = true, true, c.last().Seq, c.last().Hash()
 	v.Entries += c.count
 	v.leaves = append(v.leaves, c.hashes...)
 	if c.head != nil {
@@ -309,12 +363,48 @@ func (j *joint) add(c *chunk) {
 	for i := range c.own {
 		v.note(&c.own[i])
 	}
+	return nil
 }
 
-func (j *joint) end() bool {
+// tail looks at everything behind the last line of a file: zeros, which are unused space, or a torn line.
+func (j *joint) tail() error {
+	b, err := io.ReadAll(io.NewSectionReader(j.files[j.file], j.next, 1<<62))
+	if err != nil {
+		return err
+	}
+	if b = bytes.TrimRight(b, "\x00"); len(b) == 0 {
+		return nil
+	}
+	name := j.v.files[j.file].name
+	if j.file != len(j.files)-1 || !chain.Torn(b, j.next) {
+		return errNotClean
+	}
+	j.v.Torn = &chain.Break{
+		What: chain.WhatTruncated, Segment: name, Offset: j.next,
+		Length: int64(len(b)), Seq: j.seq + 1, Digest: chain.Digest(b),
+	}
+	return nil
+}
+
+// endFile refuses a file without any entry.
+func (j *joint) endFile() error {
+	if !j.begun {
+		return errNotClean
+	}
+	j.v.Bytes += j.next
+	j.v.lastEnd = j.next
+	return nil
+}
+
+func (j *joint) end() error {
+	for ; j.file < len(j.files); j.file++ {
+		if err := j.endFile(); err != nil {
+			return err
+		}
+		j.begun = false
+	}
 	j.v.Head = Head{Seq: j.seq, Hash: j.hash}
-	// A segment without any entry is not clean.
-	return j.any && j.file == len(j.v.files)-1
+	return nil
 }
 
 // opens tells whether a line is the first one of a segment with this name.
@@ -342,49 +432,43 @@ func (v *verification) note(l *chain.Line) {
 	}
 }
 
-// audience lets the tellers hear the chunks, each in order.
+// audience lets the tellers hear the chunks, each in order. Who hears a chunk last sets it free.
 type audience struct {
-	v     *verification
 	seats []chan *chunk
 	found [][]Finding
-	done  []func()
+	free  chan<- *chunk
 }
 
-func (v *verification) startTellers(running *sync.WaitGroup) *audience {
-	a := &audience{v: v}
+func (v *verification) startTellers(running *sync.WaitGroup, free chan<- *chunk) *audience {
+	a := &audience{free: free}
 	if v.opts.Story == nil {
 		return a
 	}
 	t := newTellers(v)
 	a.found = make([][]Finding, v.opts.Workers)
 	for w := range v.opts.Workers {
-		seat := make(chan *chunk, 4)
+		seat := make(chan *chunk, cap(free))
 		a.seats = append(a.seats, seat)
 		running.Go(func() {
 			for c := range seat {
 				a.found[w] = append(a.found[w], t.listen(w, v.files[c.file].name, c.story)...)
-				c.hearing.Done()
+				if c.hearers.Add(-1) == 0 {
+					free <- c
+				}
 			}
 		})
 	}
 	return a
 }
 
-// say gives a chunk to all tellers, and calls done when all have heard it.
-func (a *audience) say(c *chunk, done func()) {
+func (a *audience) say(c *chunk) {
 	if len(a.seats) == 0 {
-		done()
+		a.free <- c
 		return
 	}
-	c.hearing.Add(len(a.seats))
+	c.hearers.Store(int32(len(a.seats)))
 	for _, seat := range a.seats {
 		seat <- c
-	}
-	// Letting go of chunks some turns later costs no goroutine.
-	a.done = append(a.done, func() { c.hearing.Wait(); done() })
-	if len(a.done) > 8 {
-		a.done[0]()
-		a.done = slices.Delete(a.done, 0, 1)
 	}
 }
 
@@ -396,6 +480,6 @@ func (a *audience) stop() {
 
 func (a *audience) findings() []Finding {
 	all := slices.Concat(a.found...)
-	slices.SortFunc(all, func(x, y Finding) int { return int(int64(x.Seq) - int64(y.Seq)) })
+	slices.SortFunc(all, func(x, y Finding) int { return cmp.Compare(x.Seq, y.Seq) })
 	return all
 }

@@ -166,23 +166,29 @@ func (c *checker) string() bool {
 	if !c.byte('"') {
 		return false
 	}
-	for c.i < len(c.b) {
-		switch ch := c.b[c.i]; {
-		case ch == '"':
-			c.i++
+	for {
+		i := c.i
+		for i < len(c.b) && !special[c.b[i]] {
+			i++
+		}
+		c.i = i
+		switch {
+		case c.byte('"'):
 			return true
-		case ch < 0x20:
+		case !c.byte('\\') || !c.escape():
 			return false
-		case ch != '\\':
-			c.i++
-		default:
-			if c.i++; !c.escape() {
-				return false
-			}
 		}
 	}
-	return false
 }
+
+// special marks what ends a run of plain characters in a string.
+var special = func() (s [256]bool) {
+	for c := range 0x20 {
+		s[c] = true
+	}
+	s['"'], s['\\'] = true, true
+	return s
+}()
 
 func (c *checker) escape() bool {
 	if c.i >= len(c.b) {

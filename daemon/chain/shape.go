@@ -1,5 +1,7 @@
 package chain
 
+import "encoding/binary"
+
 func cut(b []byte, prefix string) ([]byte, bool) {
 	if len(b) < len(prefix) || string(b[:len(prefix)]) != prefix {
 		return nil, false
@@ -32,12 +34,28 @@ var hexValue, isSealed = func() (h, s [256]bool) {
 	return h, s
 }()
 
+// isHex tells whether text is made of 0-9 and a-f. It looks at eight bytes at a time: a byte c below 0x80
+// has the high bit in c+0x80-x if and only if c >= x.
 func isHex(text []byte) bool {
-	ok := true
-	for _, c := range text {
-		ok = ok && hexValue[c]
+	const each = 0x0101010101010101
+	for len(text) >= 8 {
+		x := binary.LittleEndian.Uint64(text)
+		if x&(each*0x80) != 0 {
+			return false
+		}
+		digit := (x + each*(0x80-'0')) &^ (x + each*(0x80-'9'-1))
+		letter := (x + each*(0x80-'a')) &^ (x + each*(0x80-'f'-1))
+		if (digit|letter)&(each*0x80) != each*0x80 {
+			return false
+		}
+		text = text[8:]
 	}
-	return ok
+	for _, c := range text {
+		if !hexValue[c] {
+			return false
+		}
+	}
+	return true
 }
 
 func kindLen(b []byte) int {
@@ -92,4 +110,21 @@ func daysIn(year, month int) int {
 		return 28
 	}
 	return 31
+}
+
+// hexPair is the two digits of each byte, so that two are written at a time.
+var hexPair = func() (p [256]uint16) {
+	const digits = "0123456789abcdef"
+	for i := range p {
+		p[i] = uint16(digits[i>>4]) | uint16(digits[i&15])<<8
+	}
+	return p
+}()
+
+// hexText is h as it stands in a line.
+func hexText(h *Hash) (text [hashText]byte) {
+	for i, c := range h {
+		binary.LittleEndian.PutUint16(text[2*i:], hexPair[c])
+	}
+	return text
 }
