@@ -410,3 +410,33 @@ func TestARunCannotHaveMoreThanItsPlacesWaiting(t *testing.T) {
 	<-two
 	<-other
 }
+
+func TestPruningLeavesATombstoneThatKnowsItsKeyAndNeverTouchesTheUnknown(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	r.trust(a)
+	done := r.call(background, a, "pay", `{"order":"1"}`, "key-1")
+	done.Delivered("pipe drained")
+	r.target.answer = lost
+	open := r.call(background, a, "pay", `{"order":"2"}`)
+	r.target.answer = nil
+	r.until(done.ExecutionID, execution.Delivered)
+	r.kinds() // everything is durable
+	r.records.Settle()
+	r.clock.add(31 * 24 * time.Hour)
+	if n, err := r.Prune(background); err != nil || n != 2 { // the read of trust, and the payment
+		t.Fatalf("%d pruned, %v", n, err)
+	}
+	got := r.call(background, a, "pay", `{"order":"1"}`, "key-1")
+	r.want(got, api.CodeResultPruned, 2)
+	r.want(r.call(background, a, "pay", `{"order":"3"}`, "key-1"), api.CodeKeyReused, 2)
+	if x, _, _ := r.Execution(open.ExecutionID); x.State != execution.Unknown || x.Pruned {
+		t.Errorf("the unknown one is %s, pruned %v", x.State, x.Pruned)
+	}
+	if _, err := r.records.Payload(done.ExecutionID, execution.KindObserved); err == nil {
+		t.Error("the result can still be read")
+	}
+	r.restart()
+	r.trust(a)
+	r.want(r.call(background, a, "pay", `{"order":"1"}`, "key-1"), api.CodeResultPruned, 0)
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -55,12 +56,36 @@ func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
 			return answer
 		}
 		// A card about the run's session is open; whatever it brings, the call is judged again from the start.
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return call.Answer{}
+		if answer, over := e.waitCard(ctx, q, done); over {
+			return answer
 		}
 	}
+}
+
+// waitCard waits for a card about the run's session. It reports whether the call ends here, with its answer.
+func (e *Engine) waitCard(ctx context.Context, q *request, done <-chan struct{}) (call.Answer, bool) {
+	patience := time.NewTimer(e.cfg.AnswerWithin)
+	defer patience.Stop()
+	select {
+	case <-done:
+		return call.Answer{}, false
+	case <-ctx.Done():
+		return call.Answer{}, true
+	case <-e.base.Done():
+	case <-patience.C:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := q.run.asking
+	if c == nil {
+		return call.Answer{}, false
+	}
+	x := c.earlier
+	b, _ := json.Marshal(pendingCall{ // strings always encode
+		State: x.State, ID: x.ID, Tool: x.Tool, WaitingFor: "approval",
+		Next: "this belongs to an earlier execution, and its result waits for the person's consent to this process. Nothing is sent for it. Call again with the same arguments",
+	})
+	return call.Answer{ExecutionID: x.ID, State: x.State, Result: toolResult(string(b), b, false)}, true
 }
 
 // enter makes the run known and checks that the process behind it is still the one that connected.

@@ -73,6 +73,12 @@ type Records interface {
 	OpenOf(run string) ([]execution.Execution, error)
 	// Recent returns the newest executions of an actor, newest first.
 	Recent(actor string, limit int) ([]execution.Execution, error)
+	// Prunable returns executions whose retention has passed, oldest first.
+	Prunable(now time.Time, limit int) ([]execution.Execution, error)
+	// Erase overwrites the payloads of an execution in the journal. It may be repeated.
+	Erase(ctx context.Context, id string) error
+	// Settle waits until everything that is durable now is folded.
+	Settle()
 	// Payload opens what was sealed with an event of the given kind; it needs the vault unlocked.
 	Payload(id string, kind execution.Kind) ([]byte, error)
 }
@@ -179,10 +185,8 @@ type pendingCommit struct {
 }
 
 type waiter struct {
-	call   string // the daemon's number of the call
-	run    *run
-	fresh  bool // its call made the execution
-	reader bool // waits for the result only: it is no reason to dispatch
+	call string // the daemon's number of the call
+	run  *run
 }
 
 // New returns an engine that is locked. Start must be called before the first call.

@@ -78,6 +78,7 @@ func (e *Engine) Locked(reason string) {
 			l.result = nil
 		}
 	}
+	clear(e.recorded)
 	e.noteLocked(vaultEvent{Kind: "vault_locked", Reason: reason}, true)
 	e.publishStatusLocked()
 }

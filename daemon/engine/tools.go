@@ -176,7 +176,6 @@ func (e *Engine) toolWait(ctx context.Context, q *request, in ownInput) call.Ans
 		return *refused
 	}
 	l := e.reviveLocked(x)
-	w := &waiter{call: q.number, run: q.run, reader: true}
 	l.readers++
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -194,7 +193,7 @@ func (e *Engine) toolWait(ctx context.Context, q *request, in ownInput) call.Ans
 				return refusalFor(x)
 			}
 			// A result that is handed out makes this call one of the execution's callers.
-			w = e.attachLocked(l, q, reading{key: in.IntentKey})
+			w := e.attachLocked(l, q, reading{key: in.IntentKey})
 			return e.answerLocked(q, l, w, true) // unlocks
 		}
 		if over {

@@ -1,8 +1,10 @@
 package records
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"singlepass.dev/daemon/chain"
 	"singlepass.dev/daemon/engine"
@@ -125,6 +127,29 @@ func (r *Records) OpenOf(run string) ([]execution.Execution, error) {
 // Recent returns the newest executions of an actor.
 func (r *Records) Recent(actor string, limit int) ([]execution.Execution, error) {
 	return r.index.List(index.Query{Actor: actor, Limit: limit})
+}
+
+// Prunable returns executions whose retention has passed.
+func (r *Records) Prunable(now time.Time, limit int) ([]execution.Execution, error) {
+	if !r.index.Verified() {
+		return nil, nil
+	}
+	return r.index.Prunable(now, limit)
+}
+
+// Erase overwrites the payloads of an execution.
+func (r *Records) Erase(ctx context.Context, id string) error {
+	var at []journal.Position
+	for _, kind := range []execution.Kind{execution.KindAccepted, execution.KindObserved} {
+		p, ok, err := r.index.Payload(id, kind)
+		if err != nil {
+			return err
+		}
+		if ok {
+			at = append(at, journalPosition(p))
+		}
+	}
+	return r.journal.Erase(ctx, at...)
 }
 
 // Payload opens what was sealed with an event.

@@ -216,6 +216,7 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 		s.work.Go(func() { failed <- s.webServer.Serve(s.web) })
 	}
 	s.work.Go(func() { s.watchIdle(base) })
+	s.work.Go(func() { s.prune(base) })
 	ready()
 	var err error
 	select {
@@ -295,7 +296,28 @@ func (s *Server) watchIdle(ctx context.Context) {
 	}
 }
 
-// executable is where a program of ours lies beside this one.
+// pruneEvery is how often retention is looked at.
+const pruneEvery = time.Hour
+
+// prune lets go of payloads whose retention has passed.
+func (s *Server) prune(ctx context.Context) {
+	t := time.NewTicker(pruneEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if n, err := s.engine.Prune(ctx); err != nil {
+				s.log.Error("pruning", "error", err)
+			} else if n > 0 {
+				s.log.Info("pruned", "executions", n)
+			}
+		}
+	}
+}
+
+// beside is where a program of ours lies beside this one.
 func beside(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
