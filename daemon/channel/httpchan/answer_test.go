@@ -208,6 +208,16 @@ func TestALongAnswerIsCutAndSaysSo(t *testing.T) {
 	})
 }
 
+func TestABodyLongerThanAHeaderMayBeIsWhole(t *testing.T) {
+	both(t, func(t *testing.T, class func(*channel.Request)) {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 900<<10)) })
+		o := client(t, httpchan.Config{}).Do(t.Context(), attempt(s.URL+"/", class))
+		if got := read(t, o); o.Reason != "" || len(got.StructuredContent.Body) != 900<<10+2 {
+			t.Errorf("%s: %d bytes", o.Reason, len(got.StructuredContent.Body))
+		}
+	})
+}
+
 func TestAHeadAnswerHasNoBody(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "7") })
 	for _, sideEffect := range []bool{true, false} {
@@ -239,9 +249,12 @@ func TestCookiesAndTheSecretAreKeptFromTheOperatorToo(t *testing.T) {
 			w.Header().Set("X-Seen", r.Header.Get("X-Key"))
 			w.Header()["X-"+r.Header.Get("X-Key")] = []string{"1"}
 			w.Header().Set("X-Odd", "a\tb")
+			for _, name := range []string{"Location", "Link", "ETag", "X-More"} {
+				w.Header()[name] = []string{"/" + r.Header.Get("X-Key"), "/again/" + r.Header.Get("X-Key")}
+			}
 		})
 		o := client(t, httpchan.Config{}).Do(t.Context(), attempt(s.URL+"/", class, with(t, effect.Auth{Credential: "c", Kind: "header", Place: "X-Key"}, "Canarynotasecret")))
-		if strings.Contains(strings.ToLower(string(o.Answer)), "canary") || !bytes.Contains(o.Answer, []byte(`"X-Seen","value":"[secret]"`)) || !bytes.Contains(o.Answer, []byte("[withheld]")) || !bytes.Contains(o.Answer, []byte(`"scrubbed":true`)) {
+		if strings.Contains(strings.ToLower(string(o.Answer)+string(o.Result)), "canary") || !bytes.Contains(o.Answer, []byte(`"X-Seen","value":"[secret]"`)) || !bytes.Contains(o.Answer, []byte("[withheld]")) || !bytes.Contains(o.Answer, []byte(`"scrubbed":true`)) {
 			t.Errorf("%s", o.Answer)
 		}
 	})

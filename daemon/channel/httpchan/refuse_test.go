@@ -165,7 +165,7 @@ func TestAddressesThatHandOutCredentialsAreRefused(t *testing.T) {
 	both(t, func(t *testing.T, class func(*channel.Request)) {
 		for _, a := range []string{
 			"169.254.169.254", "169.254.0.1", "[fe80::1]", "[fd00:ec2::254]", "[fd20:ce::254]", "100.100.100.200", "0.0.0.0", "[::]", "255.255.255.255", "224.0.0.1", "[ff02::1]",
-			"[::ffff:169.254.169.254]", "[64:ff9b::169.254.169.254]",
+			"[::ffff:169.254.169.254]", "[::ffff:100.100.100.200]", "[64:ff9b::169.254.169.254]",
 		} {
 			reason := refused(t, cfg, &dialled, attempt("http://"+a+"/", class))
 			if !strings.Contains(reason, "address") {
