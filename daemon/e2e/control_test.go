@@ -23,8 +23,6 @@ func chargeServerHTTP(t *testing.T, tg *target) server {
 	return server{URL: ready.URL}
 }
 
-var charge100 = map[string]any{"order": "A-1", "amount": 100}
-
 func TestWithoutSinglepassATimedOutCallIsTwoEffects(t *testing.T) {
 	for _, transport := range []struct {
 		name  string
@@ -35,16 +33,16 @@ func TestWithoutSinglepassATimedOutCallIsTwoEffects(t *testing.T) {
 			c := startClient(t, clientKinds[0])
 			c.connect(transport.start(t, tg))
 			tg.plan(ledger.Hold)
-			first := c.call(request{tool: "charge", args: charge100, timeoutMS: 1000})
+			first := c.call(request{tool: "charge", args: args("A-1"), timeoutMS: 1000})
 			tg.nextEffect()
 			if r := first(); r.OK || r.Code != -32001 {
 				t.Fatalf("the first attempt did not time out: %+v", r)
 			}
-			second := c.mustCall(request{tool: "charge", args: charge100})
+			second := c.mustCall(request{tool: "charge", args: args("A-1")})
 			if second.receipt() == "" {
 				t.Errorf("the second attempt got no receipt: %s", second.raw)
 			}
-			tg.wantEffects(2)
+			tg.wantEffects(t, "A-1", 2)
 		})
 	}
 }
@@ -55,17 +53,17 @@ func TestWithoutSinglepassAKilledServerIsTwoEffects(t *testing.T) {
 	s := chargeServer(t, tg)
 	c.connect(s)
 	tg.plan(ledger.Hold)
-	first := c.call(request{tool: "charge", args: charge100})
+	first := c.call(request{tool: "charge", args: args("A-1")})
 	tg.nextEffect()
 	c.killServer()
 	if r := first(); r.OK || r.Code != -32000 {
 		t.Fatalf("the first attempt did not lose its connection: %+v", r)
 	}
 	c.connect(s)
-	if second := c.mustCall(request{tool: "charge", args: charge100}); second.receipt() == "" {
+	if second := c.mustCall(request{tool: "charge", args: args("A-1")}); second.receipt() == "" {
 		t.Errorf("the second attempt got no receipt: %s", second.raw)
 	}
-	tg.wantEffects(2)
+	tg.wantEffects(t, "A-1", 2)
 }
 
 func TestWithoutSinglepassLangGraphsDefaultRetryIsThreeEffects(t *testing.T) {
@@ -76,7 +74,7 @@ func TestWithoutSinglepassLangGraphsDefaultRetryIsThreeEffects(t *testing.T) {
 	if len(answers) != 3 {
 		t.Errorf("LangGraph tried %d times, want 3", len(answers))
 	}
-	tg.wantEffects(3)
+	tg.wantEffects(t, "A-1", 3)
 }
 
 // runGraph lets LangGraph call a tool in a node that loses its connection twice after the tool has answered.

@@ -60,7 +60,7 @@ func TestAVaultWithARealKeyringSurvivesTheDaemon(t *testing.T) {
 	}
 	s.agreeable()
 	c := s.agent(clientKinds[0], "stdio")
-	daemonKilled(t, s, c, "charge_keyed", s.stdio())
+	daemonKilled(t, s, c, "charge_keyed", s.stdio(), "A-1")
 	s.wantReceipt(c.mustCall(request{tool: "charge_keyed", args: args("A-1")}))
-	s.target.wantEffects(1)
+	s.target.wantEffects(t, "A-1", 1)
 }

@@ -33,7 +33,7 @@ func (l line) into(t *testing.T, v any) {
 
 // process is a program under test or a helper, with its JSON lines. What it writes to either stream is kept in files.
 type process struct {
-	t     *testing.T
+	t     *testing.T // what is tested now: who shares a process between tests sets it
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser

@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/e2e/ledger"
 )
 
 // canary is the credential of every test here. It may be seen by the target, and by nobody else.
@@ -20,8 +22,10 @@ const canary = "canary-not-a-secret-7Qm+/=\"&%x"
 
 // stand is one Singlepass home with its daemon, its target, and its operator.
 type stand struct {
-	t      *testing.T
+	owner  *testing.T // what the processes live as long as
+	t      *testing.T // what is tested now
 	target *target
+	bin    string // of spctl
 	dir    string
 	home   string
 	env    []string
@@ -30,6 +34,8 @@ type stand struct {
 
 	cards *process // spctl approvals --follow --json
 	tape  *process // spctl activity --follow --json
+
+	began time.Time // of what is tested now; older records are not about it
 }
 
 type option struct {
@@ -87,14 +93,12 @@ func newStand(t *testing.T, o option) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &stand{t: t, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t)}
+	s := &stand{owner: t, t: t, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t), bin: build(t, "singlepass.dev/cmd/spctl")}
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"}
 	if o.keyring {
 		s.env = startKeyring(t, dir)
 	}
 	s.env = append(s.env, "SINGLEPASS_PASSPHRASE_FILE="+filepath.Join(dir, "passphrase"))
-	build(t, "singlepass.dev/cmd/spd")
-	build(t, "singlepass.dev/cmd/spctl")
 	s.write("passphrase", "correct horse battery staple e2e\n")
 	actions := filepath.Join(s.home, "config", "actions")
 	if err := os.MkdirAll(actions, 0o700); err != nil {
@@ -146,7 +150,8 @@ func (s *stand) startDaemon() {
 	s.t.Helper()
 	cmd := exec.Command(build(s.t, "singlepass.dev/cmd/spd"), "--home", s.home, "--mcp-http", "127.0.0.1:0")
 	cmd.Env = s.env
-	s.spd = start(s.t, "spd", cmd, true)
+	s.spd = start(s.owner, "spd", cmd, true)
+	s.spd.t = s.t
 	var ready map[string]any
 	s.spd.next("ready", func(l line) bool { return l.Msg == "ready" }).into(s.t, &ready)
 	for _, v := range ready {
@@ -162,8 +167,9 @@ func (s *stand) startDaemon() {
 // watch follows the cards and the activity of the running, unlocked daemon.
 func (s *stand) watch() {
 	s.t.Helper()
-	s.cards = start(s.t, "approvals", s.command("approvals", "--follow", "--json"), false)
-	s.tape = start(s.t, "activity", s.command("activity", "--follow", "--json"), false)
+	s.cards = start(s.owner, "approvals", s.command("approvals", "--follow", "--json"), false)
+	s.tape = start(s.owner, "activity", s.command("activity", "--follow", "--json"), false)
+	s.cards.t, s.tape.t = s.t, s.t
 }
 
 // killDaemon kills spd with SIGKILL; restart brings it back, unlocked.
@@ -181,7 +187,7 @@ func (s *stand) restart() {
 }
 
 func (s *stand) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(build(s.t, "singlepass.dev/cmd/spctl"), append([]string{"--home", s.home}, args...)...)
+	cmd := exec.Command(s.bin, append([]string{"--home", s.home}, args...)...)
 	cmd.Env = s.env
 	return cmd
 }
@@ -204,14 +210,24 @@ func (s *stand) status() (st api.Status) {
 	return st
 }
 
-// record waits until the journal has a record that matches.
+// about makes t the test that this stand is used for from now on. Records of before are not about it.
+func (s *stand) about(t *testing.T) {
+	s.t, s.began = t, time.Now()
+	for _, p := range []*process{s.target.process, s.spd, s.cards, s.tape} {
+		p.t = t
+	}
+	s.target.release()
+	s.target.next("acknowledgement", event("done"))
+}
+
+// record waits until the journal has a record that matches, of an execution that was accepted in this test.
 func (s *stand) record(what string, match func(api.Record) bool) api.Record {
 	s.t.Helper()
 	var r api.Record
 	from := 0
 	_, err := s.tape.scan("record: "+what, &from, func(l line) bool {
 		r = api.Record{}
-		return json.Unmarshal([]byte(l.raw), &r) == nil && match(r)
+		return json.Unmarshal([]byte(l.raw), &r) == nil && r.AcceptedAt.After(s.began) && match(r)
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -247,17 +263,13 @@ func isNewCard(l line, e *api.CardEvent) bool {
 }
 
 // agreeable makes the operator approve whatever is asked, for the session. It is the worst case for "one effect": nothing is held back by
-// a person. The returned function says which cards there were.
-func (s *stand) agreeable() (seen func() []api.Card) {
-	s.t.Helper()
-	var mu sync.Mutex
-	var cards []api.Card
+// a person.
+func (s *stand) agreeable() {
 	follow, from := s.cards, 0
 	go func() {
 		for {
 			var e api.CardEvent
-			l, err := follow.scan("card", &from, func(l line) bool { return isNewCard(l, &e) })
-			if err != nil {
+			if _, err := follow.scan("card", &from, func(l line) bool { return isNewCard(l, &e) }); err != nil {
 				select {
 				case <-follow.exit:
 					return
@@ -265,28 +277,18 @@ func (s *stand) agreeable() (seen func() []api.Card) {
 					continue // no card for a long time is nothing special
 				}
 			}
-			mu.Lock()
-			cards = append(cards, e.Card)
-			mu.Unlock()
-			if out, err := s.command("approve", e.Card.Card, "--session").CombinedOutput(); err != nil {
-				select {
-				case <-follow.exit: // the daemon was killed meanwhile
-				default:
-					s.t.Logf("approving %s: %v\n%s", l.raw, err, out)
-				}
+			how := "--once"
+			if slices.Contains(e.Answers, "session") {
+				how = "--session"
 			}
+			_ = s.command("approve", e.Card.Card, how).Run() // a card that stays makes its test fail, by its time limit
 		}
 	}()
-	return func() []api.Card {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]api.Card(nil), cards...)
-	}
 }
 
 // stdio and http say how an agent reaches this Singlepass.
 func (s *stand) stdio() server {
-	return server{Command: build(s.t, "singlepass.dev/cmd/spctl"), Args: []string{"--home", s.home, "mcp"}}
+	return server{Command: s.bin, Args: []string{"--home", s.home, "mcp"}}
 }
 
 func (s *stand) http() server { return server{URL: s.mcpURL} }
@@ -315,7 +317,7 @@ func (s *stand) agent(kind clientKind, transport string) *client {
 func (s *stand) wantReceipt(r *result) {
 	s.t.Helper()
 	receipt := r.receipt()
-	for _, e := range s.target.entries("effect") {
+	for _, e := range s.target.entries(ledger.Effect) {
 		if e.Receipt == receipt {
 			if sum := sha256.Sum256([]byte("Bearer " + canary)); e.AuthSHA256 != hex.EncodeToString(sum[:]) {
 				s.t.Errorf("the target was not sent the credential")

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -66,10 +67,25 @@ func (tg *target) entries(kind ledger.Kind) []ledger.Entry {
 	return found
 }
 
-// wantEffects says how often the target must have acted.
-func (tg *target) wantEffects(want int) {
-	tg.t.Helper()
-	if got := tg.entries(ledger.Effect); len(got) != want {
-		tg.t.Errorf("the target acted %d times, want %d: %+v", len(got), want, got)
+// wantEffects says how often the target must have acted on an order.
+func (tg *target) wantEffects(t *testing.T, order string, want int) {
+	t.Helper()
+	if got := tg.effects(order); len(got) != want {
+		t.Errorf("the target acted %d times on %s, want %d: %+v", len(got), order, want, got)
 	}
+}
+
+func (tg *target) effects(order string) []ledger.Entry { return tg.about(order, ledger.Effect) }
+
+// about returns the ledger's lines of one kind about one order.
+func (tg *target) about(order string, kind ledger.Kind) []ledger.Entry {
+	tg.t.Helper()
+	var found []ledger.Entry
+	for _, e := range tg.entries(kind) {
+		var body struct{ Order string }
+		if json.Unmarshal(e.Body, &body) == nil && body.Order == order {
+			found = append(found, e)
+		}
+	}
+	return found
 }
