@@ -37,6 +37,18 @@ func (ix *Index) Fold(batch []Entry) error {
 	return nil
 }
 
+// Skip moves the position on to p without folding anything: for numbers that an operator's acceptance of a broken journal has left out, and for entries that it keeps as
+// evidence only. Nothing else may be skipped.
+func (ix *Index) Skip(p Position) error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if p.Seq <= ix.s.position.Seq {
+		return fmt.Errorf("skipping to entry %d: the index stands at entry %d", p.Seq, ix.s.position.Seq)
+	}
+	ix.s.position, ix.s.dirty = p, true
+	return nil
+}
+
 func (ix *Index) fold(e *Entry) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -200,11 +200,19 @@ func TestAnImpossibleEventChangesNothing(t *testing.T) {
 	if err := ix.Fold([]index.Entry{gap}); err == nil {
 		t.Error("an entry was skipped")
 	}
+	if err := ix.Skip(at); err == nil {
+		t.Error("the position was set back")
+	}
 	if ix.Position() != at {
 		t.Error("the position moved")
 	}
 	same(t, "rows", dump(t, ix), before)
 	fold(t, ix, []index.Entry{next(`{"kind":"call_denied"}`)})
+
+	gap.Seq += 10
+	fatal(t, ix.Skip(index.Position{Seq: gap.Seq - 1}))
+	fold(t, ix, []index.Entry{gap})
+	same(t, "rows after a gap", dump(t, ix), before)
 }
 
 func TestAFullDiskLosesNothing(t *testing.T) {
