@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -14,11 +15,25 @@ type memory struct {
 	once  sync.Once
 }
 
+// spare holds locked pages, all zeros, for the next secrets: mapping, locking and unmapping a page costs more than
+// everything else that a call does with a credential. Each secret still has a page to itself.
+var spare = make(chan []byte, 64)
+
+var pageSize = os.Getpagesize()
+
 func allocate(n int) *memory {
 	if n == 0 {
 		return &memory{}
 	}
-	pages, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if n <= pageSize {
+		select {
+		case pages := <-spare:
+			return &memory{bytes: pages[:n:n], pages: pages}
+		default:
+		}
+	}
+	size := (n + pageSize - 1) / pageSize * pageSize
+	pages, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return &memory{bytes: make([]byte, n)}
 	}
@@ -31,9 +46,18 @@ func allocate(n int) *memory {
 func (m *memory) free() {
 	m.once.Do(func() {
 		clear(m.bytes)
-		if m.pages != nil {
-			_ = unix.Munmap(m.pages) // also unlocks
-		}
+		pages := m.pages
 		m.bytes, m.pages = nil, nil
+		if pages == nil {
+			return
+		}
+		if len(pages) == pageSize {
+			select {
+			case spare <- pages:
+				return
+			default:
+			}
+		}
+		_ = unix.Munmap(pages) // also unlocks
 	})
 }

@@ -3,7 +3,8 @@
 // Promises: the bytes of a [Bytes] are reachable only inside Use. Every formatting verb, JSON, text encoding
 // and slog shows "[secret]" instead. On Linux the bytes lie in pages of their own outside the Go heap, locked
 // against swapping and left out of core dumps where the system allows it (RLIMIT_MEMLOCK may not; the value
-// then still lies in its own pages). Wipe overwrites them and gives the pages back; a value that was forgotten
+// then still lies in its own pages). Wipe overwrites them; up to 64 emptied pages stay locked for the next values, since making one costs
+// more than a call does otherwise. A value that was forgotten
 // is wiped when it is collected. Comparison takes constant time for values of the same length.
 //
 // Non-promises: copies that a callback of Use makes, and the ones that Go's cryptography makes on the heap while it
@@ -62,8 +63,8 @@ func newFrom(b []byte) *Bytes {
 	return s
 }
 
-// Use calls f with the bytes and returns its error. f must neither keep nor change the slice: after Wipe, reading it
-// crashes the program on Linux. f may call Use on the same value; calling Wipe on it from inside f deadlocks.
+// Use calls f with the bytes and returns its error. f must neither keep nor change the slice: after Wipe it
+// reads zeros or another value, or crashes the program. f may call Use on the same value; calling Wipe on it from inside f deadlocks.
 func (s *Bytes) Use(f func([]byte) error) error {
 	if s == nil || s.view == nil {
 		return ErrWiped
