@@ -150,16 +150,23 @@ func (b *bridge) dial(within time.Duration) (net.Conn, error) {
 	}
 }
 
-// fromDaemon carries answers to the client, and connects again when the daemon goes away. A daemon that went away because the client ended its sending is no loss.
+// fromDaemon carries answers to the client, and connects again when the daemon goes away. A daemon that keeps closing the connection is asked less and less often.
 func (b *bridge) fromDaemon(nc net.Conn) {
-	for {
+	for delay := firstDelay; ; delay = min(2*delay, longestWait) {
 		b.connected(nc)
-		b.forwardAnswers(nc)
+		if b.forwardAnswers(nc) {
+			delay = firstDelay
+		}
 		b.lost(nc)
 		if b.ctx.Err() != nil {
 			return
 		}
 		fmt.Fprintln(b.cfg.Stderr, "spctl: the connection to the daemon was lost; connecting again")
+		select {
+		case <-time.After(delay):
+		case <-b.ctx.Done():
+			return
+		}
 		var err error
 		if nc, err = b.dial(0); err != nil {
 			return
@@ -171,6 +178,8 @@ func (b *bridge) fromDaemon(nc net.Conn) {
 // connected takes a new connection into use. On the second one the daemon first hears again what the client said at the beginning, and the requests without effect that
 // were lost with the first.
 func (b *bridge) connected(nc net.Conn) {
+	b.outMu.Lock()
+	defer b.outMu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nc, b.to = nc, bufio.NewWriterSize(nc, bufferSize)
@@ -180,6 +189,9 @@ func (b *bridge) connected(nc net.Conn) {
 		if b.initialized != nil {
 			b.write(b.initialized)
 		}
+		// Another daemon may have other tools, and nobody else would say so.
+		b.emit([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+		b.flushOut()
 	}
 	for _, r := range b.inflight {
 		b.write(r.line)
@@ -211,15 +223,10 @@ func (b *bridge) lost(nc net.Conn) {
 			delete(b.inflight, key)
 		}
 	}
-	restarted := b.initialize != nil
 	b.settledLocked()
 	b.mu.Unlock()
 	for _, r := range calls {
 		b.emit(unknownAnswer(r))
-	}
-	if restarted {
-		// Another daemon may have other tools, and nobody else would say so.
-		b.emit([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
 	}
 	b.flushOut()
 }
@@ -258,12 +265,14 @@ func (b *bridge) busyLocked() bool {
 	return false
 }
 
-// forwardAnswers runs until the connection ends. It flushes when no further whole line is there yet.
-func (b *bridge) forwardAnswers(nc net.Conn) {
+// forwardAnswers runs until the connection ends, and says whether the daemon answered anything. It flushes when no further whole line is there yet.
+func (b *bridge) forwardAnswers(nc net.Conn) (served bool) {
 	rd := bufio.NewReaderSize(nc, bufferSize)
 	for line := range lines(rd, 0) {
 		b.outMu.Lock()
-		if id, ours := b.answered(line); !ours {
+		id, ours := b.answered(line)
+		served = served || id != "" || ours
+		if !ours {
 			b.emit(line)
 			if id != "" {
 				b.took.add(id, b.sent)
@@ -275,12 +284,18 @@ func (b *bridge) forwardAnswers(nc net.Conn) {
 		}
 		b.outMu.Unlock()
 	}
+	return served
 }
 
 // answered takes note of an answer. It returns the raw id of an answered tools/call, and whether the answer is to something that the bridge itself asked.
 func (b *bridge) answered(line []byte) (id string, ours bool) {
 	var m envelope.Message
-	if envelope.Scan(line, &m) != nil || !m.Response || m.ID == nil {
+	if envelope.Scan(line, &m) != nil || !m.Response {
+		return "", false
+	}
+	if m.ID == nil {
+		// An error that belongs to no request is for the person, too: it says why the daemon will not serve this agent.
+		fmt.Fprintf(b.cfg.Stderr, "spctl: the daemon says: %s", line)
 		return "", false
 	}
 	key := envelope.IDKey(m.ID)

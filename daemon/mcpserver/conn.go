@@ -45,7 +45,8 @@ type conn struct {
 	requests  map[string]*request // owner: mu; by IDKey: in flight, and the last answered ones
 	answered  [1024]*request      // owner: mu; ring of those, for a cancellation that comes late
 	next      int                 // owner: mu
-	inflight  int                 // owner: mu
+	running   int                 // owner: mu; requests in flight
+	inflight  int                 // owner: mu; those of them that will be answered by themselves
 	quiet     chan struct{}       // owner: mu; closed when inflight falls to zero
 	waiting   []*request          // owner: mu; answers that nobody is known to have taken, by position
 	polling   bool                // owner: mu
@@ -172,6 +173,10 @@ func (c *conn) linger() {
 		done := c.inflight == 0 && len(c.waiting) == 0
 		c.mu.Unlock()
 		if done {
+			select {
+			case <-c.out.flushed():
+			case <-c.ctx.Done():
+			}
 			return
 		}
 		if gone, reset := c.hungUp(100); gone {
@@ -188,7 +193,7 @@ func (c *conn) linger() {
 	}
 }
 
-// drain waits until every call in flight is answered and every answer was written and, where that can be seen, taken.
+// drain waits until every request in flight is answered and every answer was written and, where that can be seen, taken.
 func (c *conn) drain(ctx context.Context) {
 	c.mu.Lock()
 	quiet := c.quiet

@@ -5,6 +5,7 @@ import (
 
 	"singlepass.dev/daemon/mcpserver/drain"
 	"singlepass.dev/daemon/mcpserver/envelope"
+	"singlepass.dev/daemon/peer"
 )
 
 // Evidence of delivery, as it is recorded. Frozen.
@@ -14,9 +15,6 @@ const (
 	evidenceBridgeSocket = "bridge_socket_drained"
 	evidenceHTTP         = "tcp_acknowledged"
 )
-
-// viaBridge is what peer.Identity.Via says for an agent behind the installed bridge.
-const viaBridge = "bridge"
 
 // wrote is told by the writer what the kernel took.
 func (c *conn) wrote(position uint64) {
@@ -143,7 +141,7 @@ func (c *conn) hungUp(timeout int) (gone, reset bool) {
 
 // bridgeDelivered takes the bridge's word that the agent took an answer. From anybody else it is ignored: only the bridge's executable is known not to lie.
 func (c *conn) bridgeDelivered(m *envelope.Message) {
-	if c.peer.Via != viaBridge {
+	if c.peer.Via != peer.ViaBridge {
 		c.s.cfg.Logger.Warn("ignoring a report of delivery from a peer that is not the bridge", "connection", c.id)
 		return
 	}

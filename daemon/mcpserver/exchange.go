@@ -16,8 +16,9 @@ import (
 // exchange is one tools/call over HTTP: what was scanned from its body, and what became of its answer.
 type exchange struct {
 	conn *httpConn
-	id   string // raw
-	key  string // empty where the client cannot cancel by id
+	ctx  context.Context // of the HTTP request: it ends when the client disconnects
+	id   string          // raw
+	key  string          // empty where the client cannot cancel by id
 	tc   envelope.ToolCall
 
 	report sync.Mutex // orders Delivered before Disputed
@@ -31,7 +32,7 @@ type exchange struct {
 
 // exchangeHTTP serves a POST that carries a tools/call.
 func (s *Server) exchangeHTTP(w http.ResponseWriter, r *http.Request, m *envelope.Message, hc *httpConn, modern bool) {
-	ex := &exchange{conn: hc, id: string(m.ID), phase: running}
+	ex := &exchange{conn: hc, ctx: r.Context(), id: string(m.ID), phase: running}
 	if err := envelope.ScanToolCall(m.Params, &ex.tc); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, m.ID, err)
 		return
@@ -104,7 +105,12 @@ func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mc
 	if token := req.Params.GetProgressToken(); token != nil {
 		c.Progress, stop = progressOverHTTP(ctx, req.Session, token)
 	}
-	a := s.ask(ctx, c)
+	// Up to 2025-11-25 a client could come back for the answer of a broken stream, but answers are kept with the execution and not with the stream: whoever disconnects is
+	// detached, and a repeat of the call gets the answer.
+	asking, detach := context.WithCancel(ctx)
+	defer detach()
+	defer context.AfterFunc(ex.ctx, detach)()
+	a := s.ask(asking, c)
 	stop()
 	result, err := appendResult(nil, a, serverInfo)
 	if err != nil {
@@ -112,7 +118,7 @@ func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mc
 		return nil, &jsonrpc.Error{Code: envelope.InternalError, Message: "the answer could not be written; what was done is recorded: ask execution_status for " + a.ExecutionID}
 	}
 	ex.mu.Lock()
-	if ex.phase == running && ctx.Err() == nil {
+	if ex.phase == running && asking.Err() == nil {
 		ex.phase, ex.delivered, ex.disputed = answered, a.Delivered, a.Disputed
 	} else {
 		ex.phase = cancelled

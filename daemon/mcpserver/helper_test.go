@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,7 +42,12 @@ func newServer(t testing.TB, e *enginetest.Engine, change func(*mcpserver.Config
 // dial connects to a server over a real unix socket, as a peer that came via the given way.
 func dial(t testing.TB, s *mcpserver.Server, via string) *net.UnixConn {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "agent.sock")
+	folder, err := os.MkdirTemp("", "sp") // short enough for a socket, whatever the test is called
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	path := filepath.Join(folder, "agent.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

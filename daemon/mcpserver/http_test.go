@@ -295,3 +295,41 @@ func TestAnHTTPConnectionIsToldToTheEngineWhileItIsOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestAClientThatDisconnectsIsDetached(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		e := enginetest.New(t)
+		url, _ := serveHTTP(t, e, oneRun, nil)
+		headers, body := map[string]string{"Mcp-Protocol-Version": revision}, toolCall("1", "wait")
+		if revision == "2025-11-25" {
+			_, _, header := post(t, url, initialize, nil)
+			headers["Mcp-Session-Id"] = header.Get("Mcp-Session-Id")
+		} else {
+			headers["Mcp-Method"], headers["Mcp-Name"] = "tools/call", "wait"
+			body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		}
+		ctx, disconnect := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		for name, value := range headers {
+			req.Header.Set(name, value)
+		}
+		done := make(chan error, 1)
+		go func() {
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			done <- err
+		}()
+		e.Expect("called wait")
+		disconnect()
+		<-done
+		e.Expect("detached")
+	}
+}

@@ -2,6 +2,7 @@ package mcpserver_test
 
 import (
 	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -279,4 +280,25 @@ func TestAConnectionIsToldToTheEngineWhileItIsOpen(t *testing.T) {
 	e.Expect("called wait")
 	w.nc.Close()
 	e.Expect("detached")
+}
+
+func TestAScriptThatPipesItsRequestsInGetsEveryAnswer(t *testing.T) {
+	e := enginetest.New(t)
+	w := newWire(t, dial(t, newServer(t, e, nil), "socket"))
+	w.send(initialize, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, toolCall("2", "wait"))
+	if err := w.nc.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	e.Expect("called wait")
+	e.Release <- struct{}{}
+	all, err := io.ReadAll(w.rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"id":"init","result"`, `"id":1,"result"`, `"id":2,"result"`} {
+		if !strings.Contains(string(all), want) {
+			t.Errorf("%s is missing in %s", want, all)
+		}
+	}
+	e.Expect("delivered socket_drained")
 }

@@ -11,6 +11,7 @@ import (
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/mcpserver/envelope"
+	"singlepass.dev/daemon/peer"
 )
 
 // phase is where a request stands. The zero value is invalid.
@@ -29,6 +30,7 @@ type request struct {
 	key      string
 	phase    phase
 	forSDK   bool
+	endless  bool               // subscriptions/listen, which is answered only when it is cancelled
 	cancel   context.CancelFunc // nil for the SDK's
 	position uint64             // bytes of the connection up to the answer's end
 
@@ -43,7 +45,8 @@ func (c *conn) admit(r *request) error {
 	if old := c.requests[r.key]; old != nil && old.phase == running {
 		return &envelope.Error{Code: envelope.InvalidRequest, Message: "a request with this id is still being handled and its answer is still to come; every request needs an id of its own"}
 	}
-	if !r.forSDK {
+	c.running++
+	if !r.endless {
 		if c.inflight == 0 {
 			c.quiet = make(chan struct{})
 		}
@@ -63,12 +66,22 @@ func (c *conn) retireLocked(r *request) {
 	c.next = (c.next + 1) % len(c.answered)
 }
 
-func (c *conn) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// leaveLocked ends what admit began. The caller holds mu.
+func (c *conn) leaveLocked(r *request) {
+	c.running--
+	if r.endless {
+		return
+	}
 	if c.inflight--; c.inflight == 0 {
 		close(c.quiet)
 	}
+}
+
+// tooMany says that the connection has more requests in flight than it may, the one that was just admitted included.
+func (c *conn) tooMany() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running > c.s.cfg.MaxCalls
 }
 
 // toolCall takes a tools/call and answers it from a goroutine of its own.
@@ -94,11 +107,9 @@ func (c *conn) toolCall(m *envelope.Message) {
 	}
 	// What the client took before it sent this call is reported first: a repeat then finds its original delivered.
 	c.checkDrained()
-	c.mu.Lock()
-	tooMany := c.inflight > c.s.cfg.MaxCalls
-	c.mu.Unlock()
+	tooMany := c.tooMany()
 	transport := "socket"
-	if c.peer.Via == viaBridge {
+	if c.peer.Via == peer.ViaBridge {
 		transport = "stdio"
 	}
 	request := call.Call{
@@ -151,7 +162,11 @@ func (c *conn) revision(tc *envelope.ToolCall) (protocol string, modern bool, er
 
 // answer writes an answer, unless the client has cancelled: then it waits for nobody, and the answer stays with the execution.
 func (c *conn) answer(r *request, a call.Answer, serverInfo []byte) {
-	defer c.leave()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.leaveLocked(r)
+	}()
 	c.mu.Lock()
 	if r.phase == cancelled || c.ctx.Err() != nil {
 		c.retireLocked(r)
@@ -177,7 +192,7 @@ func (c *conn) answer(r *request, a call.Answer, serverInfo []byte) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		r.position = position
-		if r.delivered != nil && r.phase == answered && c.peer.Via != viaBridge && c.raw != nil {
+		if r.delivered != nil && r.phase == answered && c.peer.Via != peer.ViaBridge && c.raw != nil {
 			c.waiting = append(c.waiting, r)
 		}
 	})

@@ -123,9 +123,14 @@ func (c *conn) forward(line []byte, m *envelope.Message) {
 	if req, ok := msg.(*jsonrpc.Request); ok {
 		req.Extra = &mcp.RequestExtra{Header: http.Header{referenceHeader: {c.ref}}}
 		if m.ID != nil {
-			r := &request{id: bytes.Clone(m.ID), key: envelope.IDKey(m.ID), forSDK: true}
+			r := &request{id: bytes.Clone(m.ID), key: envelope.IDKey(m.ID), forSDK: true, endless: req.Method == "subscriptions/listen"}
 			if err := c.admit(r); err != nil {
 				c.refuseErr(m.ID, err)
+				return
+			}
+			if c.tooMany() {
+				c.dismiss(r.key)
+				c.refuse(m.ID, envelope.InternalError, fmt.Sprintf("this connection already has %d requests in flight; repeat it when one of them was answered", c.s.cfg.MaxCalls))
 				return
 			}
 			if req.Method == "initialize" {
@@ -181,14 +186,30 @@ func (t transport) Write(_ context.Context, msg jsonrpc.Message) error {
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)
 	}
-	if resp, ok := msg.(*jsonrpc.Response); ok {
-		t.c.answeredBySDK(resp)
-	}
-	return t.c.out.send(false, func(dst []byte) []byte { return append(dst, data...) }, nil)
+	resp, isResponse := msg.(*jsonrpc.Response)
+	return t.c.out.send(false, func(dst []byte) []byte { return append(dst, data...) }, func(uint64) {
+		if isResponse {
+			t.c.answeredBySDK(resp)
+		}
+	})
 }
 
 // Close ends the SDK's use of the connection; the connection itself ends where it is read.
 func (t transport) Close() error { return nil }
+
+// dismiss forgets a request of the SDK's that has its answer.
+func (c *conn) dismiss(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissLocked(key)
+}
+
+func (c *conn) dismissLocked(key string) {
+	if r := c.requests[key]; r != nil && r.forSDK && r.phase == running {
+		delete(c.requests, key)
+		c.leaveLocked(r)
+	}
+}
 
 func (c *conn) answeredBySDK(resp *jsonrpc.Response) {
 	raw, err := json.Marshal(resp.ID.Raw())
@@ -198,9 +219,7 @@ func (c *conn) answeredBySDK(resp *jsonrpc.Response) {
 	key := envelope.IDKey(raw)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.requests[key]; r != nil && r.forSDK {
-		delete(c.requests, key)
-	}
+	c.dismissLocked(key)
 	if key != c.handshake || c.shaken == nil {
 		return
 	}

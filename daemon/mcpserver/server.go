@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
+	"singlepass.dev/daemon/mcpserver/envelope"
 	"singlepass.dev/daemon/peer"
 )
 
@@ -132,6 +134,13 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, identity *peer.Iden
 		s.serving.Done()
 	}()
 	return c.serve()
+}
+
+// Refuse tells a connection that is not served why, for the client's log, and closes it.
+func (s *Server) Refuse(nc net.Conn, reason error) {
+	_ = nc.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = nc.Write(append(appendError(nil, nil, envelope.InvalidRequest, reason.Error(), nil), '\n'))
+	_ = nc.Close()
 }
 
 func (s *Server) isDraining() bool {

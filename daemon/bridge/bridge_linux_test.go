@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -35,6 +36,17 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// socketPath returns a path that is short enough for a socket, whatever the test is called.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "sp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return filepath.Join(folder, "agent.sock")
 }
 
 // daemon is an agent.sock with a real mcpserver behind it, which can be killed and started again.
@@ -220,7 +232,7 @@ func TestAnAnswerThroughTheBridgeIsDeliveredOnceTheAgentHasReadIt(t *testing.T) 
 	for _, stream := range []string{"pipe", "socket"} {
 		t.Run(stream, func(t *testing.T) {
 			e := enginetest.New(t)
-			d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+			d := startDaemon(t, socketPath(t), e)
 			a := startAgent(t, d.path, stream)
 			a.initialize()
 			a.send(tool("1", "echo"))
@@ -243,7 +255,7 @@ func TestAnAnswerThroughTheBridgeIsDeliveredOnceTheAgentHasReadIt(t *testing.T) 
 
 func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	e := enginetest.New(t)
-	d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+	d := startDaemon(t, socketPath(t), e)
 	a := startAgent(t, d.path, "pipe")
 	a.initialize()
 	a.send(tool(`"a"`, "wait"))
@@ -264,9 +276,6 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	if answer.ID != "a" || !answer.Result.IsError || answer.Result.StructuredContent["state"] != "unknown" || !strings.Contains(answer.Result.Content[0].Text, "attaches to the original") {
 		t.Errorf("the call under way was answered by %s", line)
 	}
-	if line := a.recv(); !strings.Contains(line, "list_changed") {
-		t.Errorf("then came %s", line)
-	}
 	// While there is no daemon, a call is answered as not sent.
 	a.send(tool("2", "echo"))
 	if line := a.recv(); !strings.Contains(line, "daemon_unreachable") || !strings.Contains(line, "nothing was sent") {
@@ -275,6 +284,9 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	e2 := enginetest.New(t)
 	startDaemon(t, d.path, e2)
 	a.notes.wait(t, "connected again")
+	if line := a.recv(); !strings.Contains(line, "list_changed") {
+		t.Errorf("then came %s", line)
+	}
 	a.send(tool("3", "echo"))
 	// The first answer is to this call: the daemon's to the replayed initialize is not shown.
 	if line := a.recv(); !strings.Contains(line, `"id":3,"result"`) || strings.Contains(line, `"isError":true`) {
@@ -286,7 +298,7 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 }
 
 func TestARequestWithoutEffectSurvivesTheDaemon(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "agent.sock")
+	path := socketPath(t)
 	// A daemon that never answers.
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -311,7 +323,7 @@ func TestARequestWithoutEffectSurvivesTheDaemon(t *testing.T) {
 
 func TestARestartedBridgeOfTheSameAgentGoesOn(t *testing.T) {
 	e := enginetest.New(t)
-	d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+	d := startDaemon(t, socketPath(t), e)
 	first := startAgent(t, d.path, "pipe")
 	first.initialize()
 	first.send(tool("1", "wait"))
@@ -330,7 +342,7 @@ func TestARestartedBridgeOfTheSameAgentGoesOn(t *testing.T) {
 
 func TestTheEndOfStandardInputLetsAnswersComeAndThenEndsTheBridge(t *testing.T) {
 	e := enginetest.New(t)
-	d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+	d := startDaemon(t, socketPath(t), e)
 	a := startAgent(t, d.path, "pipe")
 	a.send(initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, tool("1", "wait"))
 	a.in.Close()
@@ -347,7 +359,7 @@ func TestTheEndOfStandardInputLetsAnswersComeAndThenEndsTheBridge(t *testing.T) 
 }
 
 func TestWithoutADaemonTheBridgeSaysSoAndWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "agent.sock")
+	path := socketPath(t)
 	a := startAgent(t, path, "pipe")
 	a.send(initialize)
 	a.notes.wait(t, "hint: start it with")
@@ -365,7 +377,7 @@ func TestTheBridgeGivesUpOnADaemonThatNeverComes(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	err = bridge.Run(t.Context(), bridge.Config{
-		Stdin: strings.NewReader(""), Stdout: w, Stderr: io.Discard, Socket: filepath.Join(t.TempDir(), "none.sock"), StartWithin: time.Millisecond,
+		Stdin: strings.NewReader(""), Stdout: w, Stderr: io.Discard, Socket: socketPath(t), StartWithin: time.Millisecond,
 	})
 	if err == nil || !strings.Contains(err.Error(), bridge.ErrNotRunning.Error()) {
 		t.Errorf("got %v", err)
@@ -380,7 +392,7 @@ func TestARealClientOfEitherRevisionWorksThroughTheBridge(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			e := enginetest.New(t)
-			d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+			d := startDaemon(t, socketPath(t), e)
 			cmd := exec.Command(exe)
 			cmd.Env = append(os.Environ(), "BRIDGE_TEST_SOCKET="+d.path)
 			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd},
@@ -403,7 +415,7 @@ func TestARealClientOfEitherRevisionWorksThroughTheBridge(t *testing.T) {
 
 func TestALineThatIsTooLongIsRefusedAndTheNextOneWorks(t *testing.T) {
 	e := enginetest.New(t)
-	d := startDaemon(t, filepath.Join(t.TempDir(), "agent.sock"), e)
+	d := startDaemon(t, socketPath(t), e)
 	a := startAgent(t, d.path, "pipe")
 	a.initialize()
 	var sent sync.WaitGroup
@@ -419,4 +431,30 @@ func TestALineThatIsTooLongIsRefusedAndTheNextOneWorks(t *testing.T) {
 	if e.Count() != 1 {
 		t.Errorf("the engine saw %d calls", e.Count())
 	}
+}
+
+func TestADaemonThatRefusesTheAgentIsHeardAndNotHammered(t *testing.T) {
+	path := socketPath(t)
+	server, err := mcpserver.New(mcpserver.Config{Engine: enginetest.New(t), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a := startAgent(t, path, "pipe")
+	started := time.Now()
+	for range 6 {
+		nc, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Refuse(nc, errors.New("the agent behind this bridge cannot be told"))
+	}
+	if took := time.Since(started); took < 150*time.Millisecond {
+		t.Errorf("the bridge came back 5 times in %v", took)
+	}
+	a.notes.wait(t, "cannot be told")
 }
