@@ -161,8 +161,24 @@ func (v *Vault) Credential(name string) (Credential, error) {
 	return c, nil
 }
 
+// credentialLocked needs mu at least for reading: a commit, which forgets what is kept here, needs it for writing.
 func (v *Vault) credentialLocked(name string) (Credential, error) {
-	return getRecord[Credential](v, kindCredential, name)
+	if err := v.unlockedLocked(); err != nil {
+		return Credential{}, err
+	}
+	if c, ok := v.session.described.Load(name); ok {
+		return c.(Credential).clone(), nil
+	}
+	c, err := getRecord[Credential](v, kindCredential, name)
+	if err == nil {
+		v.session.described.Store(name, c.clone())
+	}
+	return c, err
+}
+
+func (c Credential) clone() Credential {
+	c.Targets = slices.Clone(c.Targets)
+	return c
 }
 
 // AddCredential stores a new credential; the value stays the caller's. A name that is taken is ErrExists.

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -54,6 +55,10 @@ type session struct {
 	manifest *secret.Bytes // authenticates header and set of records
 	keys     *Keys
 	digests  map[string][32]byte // record id to SHA-256 of its stored bytes
+
+	// described holds the descriptions of credentials that were read, by name, until the next commit: every call asks for one, and opening a record costs more than the
+	// rest of a call's decision. Values are never kept.
+	described sync.Map
 }
 
 // newSession takes root over, also when it fails.
@@ -248,6 +253,7 @@ type change struct {
 // If the commit itself fails, nobody knows which of the two states the file holds. The vault is then locked; the next
 // unlock verifies and takes whichever is there.
 func (v *Vault) commitLocked(s *session, h *header, changes ...change) error {
+	s.described.Clear()
 	digests := maps.Clone(s.digests)
 	sealed := map[string][]byte{}
 	for _, c := range changes {
