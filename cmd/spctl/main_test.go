@@ -3,23 +3,86 @@ package main_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"singlepass.dev/daemon/control/controltest"
 	"singlepass.dev/daemon/home"
 )
 
-// bin holds the real spctl, and beside it this test program under the name spd: spctl trusts only the spd that lies beside it, so the fake has to be found there.
-var bin string
+// bin holds the real spctl, and beside it this test program under the name spd: spctl trusts only the spd that lies beside it, so the fake has to be found there. real holds
+// the real ones.
+var bin, real string
+
+// golden is the file of everything that --help says; with -update it is written anew.
+var (
+	golden = absolute("testdata/help.golden")
+	update = flag.Bool("update", false, "write testdata/help.golden anew")
+)
+
+func absolute(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		panic(err)
+	}
+	return abs
+}
+
+// TestHelpIsWhatTheDocumentationSays keeps the words that people read under review: a change of a flag or a command shows in the diff of one file.
+func TestHelpIsWhatTheDocumentationSays(t *testing.T) {
+	got := help(t, nil)
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the help changed: look at the difference, then run go test ./cmd/spctl -run Help -update\n%s", diff.Diff("want", want, "got", []byte(got)))
+	}
+}
+
+// help is the --help of a command and of all commands below it.
+func help(t *testing.T, path []string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "spctl"), append(slices.Clone(path), "--help")...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "$ spctl " + strings.Join(append(slices.Clone(path), "--help"), " ") + "\n" + string(out) + "\n"
+	inCommands := false
+	for line := range strings.SplitSeq(string(out), "\n") {
+		switch {
+		case strings.HasSuffix(line, ":") && !strings.HasPrefix(line, " "):
+			inCommands = line != "Flags:" && line != "Usage:" && line != "Global Flags:" && line != "Examples:"
+		case line == "":
+			inCommands = false
+		case inCommands && strings.HasPrefix(line, "  "):
+			if name := strings.Fields(line)[0]; name != "help" && name != "completion" {
+				text += help(t, append(slices.Clone(path), name))
+			}
+		}
+	}
+	return text
+}
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "spd" {
@@ -35,17 +98,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	bin = dir
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "spctl"), ".")
+	bin, real = filepath.Join(dir, "fake"), filepath.Join(dir, "real")
+	build := exec.Command("go", "build", "-o", real+"/", ".", "../spd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building spctl: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "building spctl and spd: %v\n%s", err, out)
 		return 1
 	}
 	self, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(bin, "spd"), self, 0o700)
-	}
+	err = errors.Join(err, os.Mkdir(bin, 0o700), os.WriteFile(filepath.Join(bin, "spd"), self, 0o700), os.Link(filepath.Join(real, "spctl"), filepath.Join(bin, "spctl")))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -67,9 +128,16 @@ func fakeDaemon() int {
 	return 0
 }
 
-func TestScripts(t *testing.T) {
+// TestScripts plays the scripts with the real spctl and a daemon whose engine is a table.
+func TestScripts(t *testing.T) { scripts(t, "testdata/script", bin) }
+
+// TestScriptsWithTheRealDaemon plays those that need what only the real spd does.
+func TestScriptsWithTheRealDaemon(t *testing.T) { scripts(t, "testdata/real", real) }
+
+func scripts(t *testing.T, dir, bin string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			// The script's own folder is too long for a socket's path.
@@ -80,6 +148,7 @@ func TestScripts(t *testing.T) {
 			e.Defer(func() { _ = os.RemoveAll(dir) })
 			e.Setenv("SINGLEPASS_HOME", dir)
 			e.Setenv("BIN", bin)
+			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			for name, text := range map[string]string{"right": "canary-not-a-secret-passphrase\n", "wrong": "canary-not-the-passphrase\n", "other": "canary-not-a-secret-either\n"} {
 				if err := os.WriteFile(filepath.Join(e.WorkDir, name), []byte(text), 0o600); err != nil {
@@ -97,25 +166,31 @@ func daemon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
 		ts.Fatalf("usage: daemon [PROGRAM]")
 	}
-	program := filepath.Join(bin, "spd")
+	program := filepath.Join(ts.Getenv("BIN"), "spd")
 	if len(args) == 1 {
 		program = ts.MkAbs(args[0])
 	}
 	cmd := exec.Command(program)
 	cmd.Env = []string{"SINGLEPASS_HOME=" + ts.Getenv("SINGLEPASS_HOME"), "PATH=" + os.Getenv("PATH")}
 	cmd.Args[0] = "spd"
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
+	// The real one says that it is ready in its log, the fake one on its standard output.
+	out, err := cmd.StderrPipe()
 	ts.Check(err)
+	cmd.Stdout = cmd.Stderr
 	ts.Check(cmd.Start())
 	ts.Defer(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != controltest.Ready {
-		ts.Fatalf("spd did not start: %q, %v\n%s", line, err, stderr.String())
+	log := bufio.NewScanner(out)
+	for log.Scan() {
+		ts.Logf("spd: %s", log.Text())
+		if log.Text()+"\n" == controltest.Ready || strings.Contains(log.Text(), `"msg":"ready"`) {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return
+		}
 	}
+	ts.Fatalf("spd did not start")
 }
 
 // exits runs a program and compares its exit code: exits 3 spctl credential list.

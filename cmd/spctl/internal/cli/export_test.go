@@ -1,0 +1,4 @@
+package cli
+
+// Clean is what everything that spctl prints goes through.
+var Clean = clean
