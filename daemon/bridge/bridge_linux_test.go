@@ -278,7 +278,7 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	}
 	// While there is no daemon, a call is answered as not sent.
 	a.send(tool("2", "echo"))
-	if line := a.recv(); !strings.Contains(line, "daemon_unreachable") || !strings.Contains(line, "nothing was sent") {
+	if line := a.recv(); !strings.Contains(line, "daemon_not_running") || !strings.Contains(line, "nothing was sent") {
 		t.Errorf("without a daemon a call was answered by %s", line)
 	}
 	e2 := enginetest.New(t)
@@ -362,7 +362,7 @@ func TestWithoutADaemonTheBridgeSaysSoAndWaits(t *testing.T) {
 	path := socketPath(t)
 	a := startAgent(t, path, "pipe")
 	a.send(initialize)
-	a.notes.wait(t, "hint: start it with")
+	a.notes.wait(t, "hint: start it: systemctl --user start singlepass")
 	startDaemon(t, path, enginetest.New(t))
 	if line := a.recv(); !strings.Contains(line, `"id":0,"result":{`) {
 		t.Errorf("initialize was answered by %s", line)
@@ -457,4 +457,23 @@ func TestADaemonThatRefusesTheAgentIsHeardAndNotHammered(t *testing.T) {
 		t.Errorf("the bridge came back 5 times in %v", took)
 	}
 	a.notes.wait(t, "cannot be told")
+}
+
+func TestACancelledCallIsForwardedAndHoldsUpNoEnd(t *testing.T) {
+	e := enginetest.New(t)
+	d := startDaemon(t, socketPath(t), e)
+	a := startAgent(t, d.path, "pipe")
+	a.initialize()
+	a.send(tool("1", "wait"))
+	e.Expect("called wait")
+	a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	e.Expect("detached")
+	started := time.Now()
+	a.in.Close()
+	if err := a.cmd.Wait(); err != nil {
+		t.Errorf("the bridge ended with %v", err)
+	}
+	if took := time.Since(started); took > time.Second {
+		t.Errorf("the bridge waited %v for the answer of a cancelled call", took)
+	}
 }

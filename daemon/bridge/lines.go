@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/mcpserver/envelope"
 )
 
@@ -47,9 +48,6 @@ func hasLine(rd *bufio.Reader) bool {
 	return bytes.IndexByte(buffered, '\n') >= 0
 }
 
-// Codes in the bridge's own answers, beside those of daemon/api.
-const codeUnreachable = "daemon_unreachable" // the call never left the bridge; nothing was sent
-
 // unknownAnswer is the truth about a tools/call that was under way when the daemon went away.
 func unknownAnswer(r request) []byte {
 	return result(r.id, r.modern, map[string]string{
@@ -63,12 +61,12 @@ func unknownAnswer(r request) []byte {
 func notSentAnswer(m *envelope.Message) []byte {
 	if string(m.Method) == "tools/call" {
 		return result(m.ID, envelope.Revision(m.Params) != "", map[string]string{
-			"code":    codeUnreachable,
+			"code":    string(api.CodeNoDaemon),
 			"message": "the Singlepass daemon is not running; this call did not reach it and nothing was sent",
-			"next":    "ask the person to start it (systemctl --user start spd), then call again",
+			"next":    "ask the person to start it (systemctl --user start singlepass), then call again",
 		})
 	}
-	return failure(m.ID, envelope.InternalError, "the Singlepass daemon is not running; start it (systemctl --user start spd) and repeat the request")
+	return failure(m.ID, envelope.InternalError, "the Singlepass daemon is not running; start it (systemctl --user start singlepass) and repeat the request")
 }
 
 func tooLongAnswer() []byte {
