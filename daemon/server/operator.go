@@ -71,9 +71,7 @@ func (o *operatorSide) Status() api.Status {
 	}
 	head := s.records.Journal().Head()
 	st.Head = &api.Head{Seq: head.Seq, Hash: head.Hash.String()}
-	if keys, err := s.vault.Keys(); err == nil {
-		st.Head.Key = verifierKey(keys)
-	}
+	st.Head.Key = s.verifierKey()
 	if info.State == vault.Unlocked {
 		if actions, err := o.Actions(context.Background()); err == nil {
 			for _, a := range actions {

@@ -64,6 +64,8 @@ type Server struct {
 	used      atomic.Int64
 	why       atomic.Pointer[string] // why the vault was locked last
 	files     *actionFiles
+	opens     chan struct{} // told of an unlock; capacity 1
+	signed    atomic.Uint64 // the entry up to which the newest checkpoint goes
 
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -77,7 +79,7 @@ func Open(cfg Config) (_ *Server, err error) {
 	if err := cfg.Home.Create(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, since: time.Now().UTC()}
+	s := &Server{cfg: cfg, log: cfg.Logger, since: time.Now().UTC(), opens: make(chan struct{}, 1)}
 	if s.conf, err = cfg.Home.LoadConfig(); err != nil {
 		return nil, err
 	}
@@ -217,6 +219,12 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 	}
 	s.work.Go(func() { s.watchIdle(base) })
 	s.work.Go(func() { s.prune(base) })
+	s.work.Go(func() {
+		if err := s.verify(base); err != nil && base.Err() == nil {
+			s.log.Error("verifying the journal in the background", "error", err)
+		}
+		s.checkpoints(base)
+	})
 	ready()
 	var err error
 	select {
@@ -243,6 +251,11 @@ func (s *Server) shutdown() error {
 	_ = s.control.Shutdown(ctx)
 	s.stop()
 	s.work.Wait()
+	last, done := context.WithTimeout(context.Background(), lastCheckpoint)
+	defer done()
+	if err := s.checkpoint(last); err != nil {
+		s.log.Warn("signing the last checkpoint", "error", err)
+	}
 	s.records.Locked()
 	s.vault.Lock()
 	return errors.Join(err, s.records.Close(), s.vault.Close())

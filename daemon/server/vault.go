@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 
 	"singlepass.dev/daemon/api"
@@ -59,6 +58,10 @@ func (s *Server) opened() error {
 		return err
 	}
 	s.touch()
+	select {
+	case s.opens <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -208,6 +211,3 @@ type engineNote struct {
 	By         string `json:"by,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 }
-
-// verifierKey is the public half of the key that signs checkpoints, as audit verify --key takes it.
-func verifierKey(k *vault.Keys) string { return base64.StdEncoding.EncodeToString(k.SigningKey()) }
