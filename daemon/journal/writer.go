@@ -210,18 +210,21 @@ func (j *Journal) makeRoom(size int64) error {
 // grow allocates ahead. A larger step makes growing rare; a small one may still succeed on a disk that is
 // nearly full.
 func (j *Journal) grow(size int64) error {
-	need := j.end + size + j.cfg.Reserve
-	if need <= j.alloc {
+	j.mu.Lock()
+	end, alloc := j.end, j.alloc
+	j.mu.Unlock()
+	need := end + size + j.cfg.Reserve
+	if need <= alloc {
 		return nil
 	}
-	step := min(max(j.end, 256<<10), 4<<20)
+	step := min(max(end, 256<<10), 4<<20)
 	if room := j.cfg.SegmentSize + j.cfg.Reserve - need; room > 0 {
 		step = min(step, room)
 	}
-	err := allocate(j.file, j.alloc, need+step)
+	err := allocate(j.file, alloc, need+step)
 	if err == nil {
 		need += step
-	} else if err = allocate(j.file, j.alloc, need); err != nil {
+	} else if err = allocate(j.file, alloc, need); err != nil {
 		return fmt.Errorf("allocating %s: %w", chain.SegmentName(j.segment), err)
 	}
 	j.mu.Lock()
