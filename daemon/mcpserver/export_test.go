@@ -1,0 +1,4 @@
+package mcpserver
+
+// AppendResult is appendResult, for its fuzz test.
+var AppendResult = appendResult
