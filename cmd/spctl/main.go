@@ -10,9 +10,12 @@ import (
 	"singlepass.dev/cmd/spctl/internal/cli"
 )
 
+// version is set by the linker for releases.
+var version = "0.1.0-dev"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	code := cli.Main(ctx, cli.Config{Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv})
+	code := cli.Main(ctx, cli.Config{Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: version})
 	stop()
 	os.Exit(int(code))
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,6 +29,7 @@ type Config struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
+	Version  string
 }
 
 // app is one run of spctl.
@@ -93,23 +93,6 @@ func (a *app) report(err error) api.Exit {
 	return api.ExitFailed
 }
 
-// Version is set by the linker in releases; a build from a checkout says which one.
-var Version = ""
-
-func version() string {
-	if Version != "" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				return "devel-" + s.Value[:12]
-			}
-		}
-	}
-	return "devel"
-}
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "spctl",
@@ -122,7 +105,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 vault locked, 4 operator proof needed o
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Version:           version(),
+		Version:           a.cfg.Version,
 		Args:              cobra.NoArgs,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
