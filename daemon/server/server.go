@@ -276,10 +276,9 @@ func (s *Server) acceptAgents(ctx context.Context) {
 			id, err := s.peers.Identify(uc)
 			if err != nil {
 				s.log.Warn("refusing an agent's connection", "error", err)
-				_ = c.Close()
+				s.mcp.Refuse(c, err)
 				return
 			}
-			defer s.engine.Connected(id)()
 			if err := s.mcp.ServeConn(ctx, c, id); err != nil {
 				s.log.Debug("an agent's connection ended", "run", id.Run, "error", err)
 			}
