@@ -176,9 +176,9 @@ func (a *app) printReport(path string, r audit.Report) {
 		}
 	}
 	if r.OK() {
-		fmt.Fprintf(a.out, "%s verifies: %d entries in %s, up to %s\n", oneLine(path), r.Entries, plural(r.Segments, "file", ""), r.Head)
+		fmt.Fprintf(a.out, "%s verifies: %s in %s, up to %s\n", oneLine(path), entries(r.Entries), plural(r.Segments, "file", ""), r.Head)
 	} else {
-		fmt.Fprintf(a.out, "%s DOES NOT VERIFY: %s among %d entries\n", oneLine(path), plural(len(r.Findings), "finding", ""), r.Entries)
+		fmt.Fprintf(a.out, "%s DOES NOT VERIFY: %s among %s\n", oneLine(path), plural(len(r.Findings), "finding", ""), entries(r.Entries))
 		show(r.Findings, "  %s\n")
 	}
 	show(r.Accepted, "  accepted by the operator: %s\n")
@@ -198,11 +198,18 @@ func (a *app) printReport(path string, r audit.Report) {
 		fmt.Fprintln(a.out, "  held against the head that was given")
 	}
 	if c := r.AgainstCheckpoint; c != nil {
-		fmt.Fprintf(a.out, "  held against the checkpoint of %s over %d entries\n", oneLine(c.Origin), c.Size)
+		fmt.Fprintf(a.out, "  held against the checkpoint of %s over %s\n", oneLine(c.Origin), entries(c.Size))
 	}
 	if r.OK() && r.SelfConsistentOnly() {
 		fmt.Fprintln(a.out, "  self-consistent only: an end that was cut off cleanly would not show; give --head or --key")
 	}
+}
+
+func entries(n uint64) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }
 
 func (a *app) head(ctx context.Context) error {

@@ -169,7 +169,7 @@ func vaultFindings(s api.Status) []finding {
 		list = append(list, finding{"actions", "note", "no contract is in force, so an agent can ask for nothing", "spctl action accept FILE"})
 	}
 	if s.Unknown > 0 {
-		list = append(list, finding{"outcomes", "note", plural(s.Unknown, "lost answer", "") + " waits for you", "spctl activity --state unknown"})
+		list = append(list, finding{"outcomes", "note", "waiting for your verdict: " + plural(s.Unknown, "lost answer", ""), "spctl activity --state unknown"})
 	}
 	return list
 }
