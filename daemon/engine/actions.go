@@ -105,6 +105,7 @@ func (e *Engine) SetActions(current, retired []*policy.Action) {
 func (e *Engine) CredentialChanged(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.secrets.Add(1)
 	for _, l := range e.liveOf(func(l *live) bool { return l.x.Credential == name }) {
 		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the credential was changed before it was sent")
 	}
@@ -112,20 +113,21 @@ func (e *Engine) CredentialChanged(name string) {
 
 // OpenContracts returns the digests of the contracts that have something dispatched or unknown, so that they are kept.
 func (e *Engine) OpenContracts() (map[string]bool, error) {
-	open, err := e.cfg.Records.Unfinished()
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]bool{}
-	for _, x := range open {
-		out[x.ContractDigest] = true
-	}
+	// The live ones first: what is let go of meanwhile is in the records by then.
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, l := range e.live {
 		if l.x.State.Open() {
 			out[l.x.ContractDigest] = true
 		}
+	}
+	e.mu.Unlock()
+	open, err := e.cfg.Records.Unfinished()
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range open {
+		out[x.ContractDigest] = true
 	}
 	return out, nil
 }

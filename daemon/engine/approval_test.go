@@ -337,7 +337,7 @@ func TestAChangedContractWithdrawsWhatWaitsAndStillMatchesWhatWasSent(t *testing
 	r.card()
 
 	// The person withdraws both; only "pay" has something open.
-	var kept, rest = r.actions[:1], r.actions[2:]
+	kept, rest := r.actions[:1], r.actions[2:]
 	r.SetActions(rest, kept)
 	r.want(<-waiting, api.CodeWithdrawn, 1)
 	got := r.call(background, a, "pay", `{"order":"1"}`)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,8 @@ type request struct {
 	run      *run
 	number   string
 	set      *actionSet
+	again    int       // how often it was read while the vault was locked
+	secrets  uint64    // Engine.secrets before the call was read
 	readings []reading // the contract in force first, then withdrawn ones that still have open executions
 }
 
@@ -99,20 +102,24 @@ func (e *Engine) enter(q *request) *call.Answer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
-		a := refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent", "call again in a moment with the same arguments", nil)
+		a := shuttingDown()
 		return &a
 	}
 	q.run = e.runLocked(q.Peer)
 	q.run.calls++
 	q.run.last = e.cfg.Now()
 	e.calls++
-	q.number = q.run.id + "/" + strconv.FormatUint(e.calls, 36)
+	q.number = q.run.id + "/" + e.epoch + "." + strconv.FormatUint(e.calls, 36)
 	return nil
+}
+
+func shuttingDown() call.Answer {
+	return refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent", "call again in a moment with the same arguments", nil)
 }
 
 // read understands the call under the contract in force and under those withdrawn ones that still have open executions. It takes no lock.
 func (e *Engine) read(q *request) {
-	q.set = e.actions.Load()
+	q.set, q.secrets = e.actions.Load(), e.secrets.Load()
 	q.readings = q.readings[:0]
 	for _, a := range q.set.forTool(q.Tool) {
 		rd := reading{action: a}
@@ -190,6 +197,7 @@ type earlier struct {
 // lookupLocked finds the newest execution that decides about the call. An execution that had no effect (expired, withdrawn, …) decides nothing, so older ones are asked.
 func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 	now := e.cfg.Now()
+	var reused *earlier // another effect under the key; said only when no contract makes the call the one that was sent
 	for _, rd := range q.readings {
 		if rd.err != nil {
 			continue
@@ -197,7 +205,10 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 		claim := execution.Claim{Actor: q.Peer.Actor, Scope: rd.scope, Fingerprint: rd.fingerprint, Keyed: rd.key != "", Now: now}
 		live := e.claims[claimKey{claim.Actor, claim.Scope}]
 		for i := len(live) - 1; i >= 0; i-- {
-			if found := judge(live[i].x, claim, rd); found != nil {
+			found := judge(live[i].x, claim, rd)
+			if found != nil && found.d == execution.KeyReused {
+				reused = cmp.Or(reused, found)
+			} else if found != nil {
 				return found, nil
 			}
 		}
@@ -207,7 +218,7 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 				return nil, err
 			}
 			if ok && x.Fingerprint != claim.Fingerprint {
-				return &earlier{rd, x, execution.KeyReused}, nil
+				reused = cmp.Or(reused, &earlier{rd, x, execution.KeyReused})
 			}
 		}
 		old, err := e.cfg.Records.Match(claim.Actor, claim.Scope, claim.Fingerprint)
@@ -221,9 +232,20 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 			if found := judge(x, claim, rd); found != nil {
 				return found, nil
 			}
+			if x.Again == "" {
+				continue
+			}
+			// A repeat that came to nothing leads back to what it would have repeated, however many of them stand between.
+			if original, ok, err := e.byIDLocked(x.Again); err != nil {
+				return nil, err
+			} else if ok {
+				if found := judge(original, claim, rd); found != nil {
+					return found, nil
+				}
+			}
 		}
 	}
-	return nil, nil
+	return reused, nil
 }
 
 func judge(x execution.Execution, c execution.Claim, rd reading) *earlier {
@@ -242,8 +264,16 @@ func judge(x execution.Execution, c execution.Claim, rd reading) *earlier {
 // before judging again.
 func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.Answer) {
 	e.mu.Lock()
-	if q.set != e.actions.Load() {
-		// The contracts changed since the call was read.
+	switch {
+	case e.closing:
+		e.mu.Unlock()
+		return nil, shuttingDown()
+	case q.run.ended:
+		a := e.refuseLocked(q, reading{}, api.CodeRunEnded)
+		e.mu.Unlock()
+		return nil, a
+	case q.set != e.actions.Load() || q.secrets != e.secrets.Load():
+		// The contracts or a credential changed since the call was read.
 		e.mu.Unlock()
 		return closedChannel, call.Answer{}
 	}
@@ -253,12 +283,15 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 		rd = q.readings[0]
 	}
 	var found *earlier
-	if !facts.VaultLocked {
-		if rd.err != nil && isLocked(rd.err) {
+	if !facts.VaultLocked && rd.err != nil && isLocked(rd.err) {
+		if q.again++; q.again < 3 {
 			// It was read while the vault was locked, and the vault is open now.
 			e.mu.Unlock()
 			return closedChannel, call.Answer{}
 		}
+		facts.VaultLocked = true // the vault has locked itself, and nobody has told us
+	}
+	if !facts.VaultLocked {
 		var err error
 		if found, err = e.lookupLocked(q); err != nil {
 			e.mu.Unlock()
@@ -397,6 +430,11 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 		}
 	}
 	commit, err := e.stepLocked(l, changes...)
+	if errors.Is(err, errUnwritten) && !errors.Is(err, ErrEntry) {
+		ans := e.refuseLocked(q, rd, api.CodeJournal)
+		e.mu.Unlock()
+		return ans
+	}
 	if err != nil {
 		e.mu.Unlock()
 		return refusal(api.CodeInternal, "the call could not be recorded, so nothing was sent", "run spctl doctor", nil)
@@ -481,7 +519,7 @@ func (e *Engine) wait(ctx context.Context, q *request, l *live, w *waiter, attac
 func (e *Engine) answerableLocked(l *live) bool {
 	switch l.x.State {
 	case execution.Accepted, execution.Authorized:
-		return e.down && !l.busy
+		return (e.down || l.over) && !l.busy
 	case execution.Dispatched:
 		return false
 	}

@@ -27,6 +27,10 @@ func (e *Engine) proceedLocked(l *live) {
 		return
 	}
 	if l.grant != nil {
+		if r.id != l.x.Run {
+			e.endLocked(l, execution.KindExpired, api.CodeRunEnded, "the process that it was approved for has ended or has become another program")
+			return
+		}
 		spent, err := l.grant.Use(l.binding(), e.cfg.Now())
 		if err != nil {
 			e.endLocked(l, execution.KindExpired, api.CodeExpired, err.Error())
@@ -54,6 +58,9 @@ func (e *Engine) actingRunLocked(l *live) *run {
 
 // sendLocked records the next attempt and starts it.
 func (e *Engine) sendLocked(l *live) {
+	if l.over {
+		return
+	}
 	n := len(l.x.Attempts) + 1
 	commit, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindDispatched, ID: l.x.ID, Attempt: n}, lazy: l.x.Class == execution.ReadOnly})
 	if err != nil {
@@ -98,6 +105,7 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 			e.journalDownLocked(err)
 			e.takeBackLocked(l)
 			l.wakeLocked()
+			e.retireLocked(l)
 			e.mu.Unlock()
 			return
 		}
@@ -143,14 +151,16 @@ func (e *Engine) secretFor(r channel.Request) (*secret.Bytes, func(string) error
 func (e *Engine) finish(l *live, attempt int, out channel.Outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.down && l.x.Class != execution.ReadOnly {
-		e.holdLocked(l, out)
-		return
-	}
 	l.busy = true
 	commit, err := e.stepLocked(l, outcomeChange(l.x, attempt, out))
-	if err == nil && l.x.State == execution.NotDelivered {
-		l.result = out.Result
+	if errors.Is(err, ErrEntry) {
+		// The outcome counts, whatever came with it.
+		out.Result, out.Answer = toolResult(fmt.Sprintf("the target answered (status %d), but its answer is too large to be kept", out.Status), nil, out.Verdict != channel.Success), nil
+		commit, err = e.stepLocked(l, outcomeChange(l.x, attempt, out))
+	}
+	if errors.Is(err, errUnwritten) {
+		e.holdLocked(l, out)
+		return
 	}
 	if err == nil && l.x.Class != execution.ReadOnly {
 		e.mu.Unlock()
@@ -164,6 +174,9 @@ func (e *Engine) finish(l *live, attempt int, out channel.Outcome) {
 		}
 	}
 	l.busy = false
+	if l.x.State == execution.NotDelivered {
+		l.result = out.Result
+	}
 	e.afterLocked(l)
 	l.wakeLocked()
 	e.retireLocked(l)
@@ -200,7 +213,7 @@ func (e *Engine) afterLocked(l *live) {
 	case execution.Authorized:
 		// Proof that nothing was sent: it may be tried again, a bounded number of times, for as long as somebody waits.
 		l.sends++
-		if l.sends < maxSends && e.attachedLocked(l) && !e.locked && !e.down && !e.closing {
+		if l.sends < maxSends && e.attachedLocked(l) && !e.locked && !e.down && !e.closing && (!e.quarant || l.x.Class == execution.ReadOnly) {
 			e.againLocked(l)
 			return
 		}
@@ -295,26 +308,30 @@ func (e *Engine) recoverLocked(l *live, a *boundAction) {
 	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil {
 		return
 	}
-	l.action = a
+	if l.action == nil {
+		l.action = a
+	}
 	if l.effect.Channel == "" {
 		// What is sent again is what was sealed when it was accepted, not what today's contract would make of the call. Reading it takes the disk, so it is done outside the lock.
 		l.busy = true
 		e.work.Add(1)
+		id := l.x.ID
 		go func() {
 			defer e.work.Done()
-			eff, args, err := e.sealedEffect(l.x.ID)
+			eff, args, err := e.sealedEffect(id)
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			l.busy = false
 			if err != nil {
-				e.cfg.Logger.Error("reading what was accepted", "execution_id", l.x.ID, "error", err)
+				e.cfg.Logger.Error("reading what was accepted", "execution_id", id, "error", err)
 			} else {
 				l.effect, l.args = eff, args
-				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing {
+				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing && e.attachedLocked(l) && e.mayRepeatLocked(l) == nil {
 					e.sendLocked(l)
 				}
 			}
 			l.wakeLocked()
+			e.retireLocked(l)
 		}()
 		return
 	}

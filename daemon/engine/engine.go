@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +40,13 @@ type Entry struct {
 	Kind    string // binds the payload
 	Payload []byte // plain; nil when there is none
 	At      time.Time
-	Lazy    bool // nobody waits for it: it rides on a later commit
-	Outcome bool // may use the reserve of a full disk
+	Lazy    bool   // nobody waits for it: it rides on a later commit
+	Outcome bool   // may use the reserve of a full disk
+	After   Commit // optional, of the same Journal: what must be recorded for this to be recorded
 }
+
+// ErrEntry is wrapped by a Commit's error when the entries are at fault (too large, say), and not the journal.
+var ErrEntry = errors.New("this cannot be recorded")
 
 // Commit is the fate of the entries of one Append.
 type Commit interface {
@@ -49,7 +54,7 @@ type Commit interface {
 	Done() <-chan struct{}
 	// Err is nil once the entries are durable; call it after Done.
 	Err() error
-	// Seq is the number of the last entry.
+	// Seq is the number of the last entry, once the entries are durable.
 	Seq() uint64
 }
 
@@ -133,7 +138,6 @@ type Engine struct {
 
 	mu       sync.Mutex
 	locked   bool // mirrors the vault; true also before the first unlock
-	known    bool // the records are authenticated and recovery has run, so claims can be made
 	closing  bool
 	quarant  bool // the journal does not verify
 	down     bool // the journal cannot be written
@@ -147,7 +151,9 @@ type Engine struct {
 	counts   map[string]int // live executions that wait, by run
 	recorded map[string]bool
 	calls    uint64 // numbers calls
+	epoch    string // of this daemon, so that their numbers are unique in the journal
 	limits   map[string]*refusalLimit
+	secrets  atomic.Uint64 // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}
 }
 
@@ -157,8 +163,12 @@ type claimKey struct{ actor, scope string }
 type live struct {
 	x       execution.Execution
 	durable execution.Execution // as of the last acknowledged commit; its zero value means that nothing is durable
-	commit  Commit              // the newest
-	pending []pendingCommit
+	seq     uint64              // of that commit; 0 when nothing has happened to it since it was revived
+	pending []pendingCommit     // what is not acknowledged yet, oldest first
+
+	unrecorded bool // a read whose story the journal has lost: it goes on in memory, and nothing of it is appended any more
+	over       bool // it was ended, and the journal does not say so yet
+	owed       bool // recovery found it, and the journal does not say yet what became of it
 
 	action  *boundAction
 	effect  effect.Effect
@@ -182,7 +192,10 @@ type live struct {
 type pendingCommit struct {
 	commit Commit
 	after  execution.Execution
+	loose  bool // another caller: nothing that follows needs it
 }
+
+func (p pendingCommit) failed() bool { return !p.loose && isDone(p.commit) && p.commit.Err() != nil }
 
 type waiter struct {
 	call string // the daemon's number of the call
@@ -224,6 +237,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, base: base, stop: stop, locked: true,
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
+		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
 		counts: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},
 	}
 	e.actions.Store(newActionSet(0))

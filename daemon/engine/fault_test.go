@@ -62,6 +62,16 @@ type diskFile struct {
 }
 
 func (f *diskFile) WriteAt(b []byte, at int64) (n int, err error) {
+	if len(b) > 0 && b[0] == 0 { // room for what is to come
+		f.d.mu.Lock()
+		fault := f.d.fault
+		f.d.mu.Unlock()
+		if fault != nil {
+			if err := fault("allocate"); err != nil {
+				return 0, err
+			}
+		}
+	}
 	err = f.d.do("write", func() (err error) { n, err = f.File.WriteAt(b, at); return err })
 	return n, err
 }

@@ -23,26 +23,41 @@ func (e *Engine) Recover() error {
 		return fmt.Errorf("reading what was left open: %w", err)
 	}
 	for _, x := range open {
-		if _, ok := e.live[x.ID]; ok {
-			continue
+		if l, ok := e.live[x.ID]; ok {
+			if l.action != nil || l.busy {
+				continue // this daemon has accepted or sent it
+			}
+			if x = l.x; l.owed {
+				x = l.durable
+			}
 		}
-		ev := execution.Event{ID: x.ID}
-		switch x.State {
-		case execution.Dispatched:
-			ev.Kind, ev.Attempt = execution.KindUnknown, x.LastAttempt().Number
-			ev.Reason = "the daemon stopped while the request was under way"
-		case execution.Accepted, execution.Authorized:
-			ev.Kind, ev.Code, ev.Reason = execution.KindExpired, string(api.CodeExpired), "the daemon was restarted before it was sent"
-		default:
-			continue
-		}
-		l := e.reviveLocked(x)
-		if _, err := e.stepLocked(l, change{ev: ev}); err != nil {
-			return fmt.Errorf("recovering execution %s: %w", x.ID, err)
-		}
-		e.retireLocked(l)
+		e.recoverOneLocked(x)
 	}
 	return nil
+}
+
+// recoverOneLocked settles an execution that nobody carries out, as the records have it. While the journal takes nothing, memory says how it is and the journal is owed it.
+func (e *Engine) recoverOneLocked(x execution.Execution) {
+	ev := execution.Event{ID: x.ID, At: e.cfg.Now()}
+	switch x.State {
+	case execution.Dispatched:
+		ev.Kind, ev.Attempt = execution.KindUnknown, x.LastAttempt().Number
+		ev.Reason = "the daemon stopped while the request was under way"
+	case execution.Accepted, execution.Authorized:
+		ev.Kind, ev.Code, ev.Reason = execution.KindExpired, string(api.CodeExpired), "the daemon was restarted before it was sent"
+	default:
+		return
+	}
+	l := e.reviveLocked(x)
+	l.x, l.owed = x, false
+	if _, err := e.stepLocked(l, change{ev: ev}); err != nil {
+		e.cfg.Logger.Error("recovering an execution", "execution_id", x.ID, "error", err)
+		if settled, err := execution.Apply(x, ev); err == nil {
+			l.x, l.owed = settled, true
+		}
+	}
+	l.wakeLocked()
+	e.retireLocked(l)
 }
 
 // Unlocked says that the vault is open and the records are authenticated. Calls can be judged from now on.
@@ -52,8 +67,8 @@ func (e *Engine) Unlocked() error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.locked, e.known = false, true
-	e.noteLocked(vaultEvent{Kind: "vault_unlocked"}, true)
+	e.locked = false
+	e.noteLocked(statusEvent{Kind: "vault_unlocked"}, true)
 	e.publishStatusLocked()
 	return nil
 }
@@ -79,11 +94,11 @@ func (e *Engine) Locked(reason string) {
 		}
 	}
 	clear(e.recorded)
-	e.noteLocked(vaultEvent{Kind: "vault_locked", Reason: reason}, true)
+	e.noteLocked(statusEvent{Kind: "vault_locked", Reason: reason}, true)
 	e.publishStatusLocked()
 }
 
-type vaultEvent struct {
+type statusEvent struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -107,6 +122,8 @@ func (e *Engine) SetQuarantine(on bool) {
 		for _, l := range e.liveOf(func(l *live) bool { return l.x.Class != execution.ReadOnly }) {
 			e.endLocked(l, execution.KindExpired, api.CodeQuarantine, "the journal does not verify")
 		}
+	} else {
+		e.catchUpLocked()
 	}
 	e.publishStatusLocked()
 }

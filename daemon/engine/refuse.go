@@ -106,6 +106,9 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 	case api.CodeJournal:
 		r.Message = "the journal cannot be written"
 		r.Next = "call again later with the same arguments; the person sees what is wrong with spctl doctor"
+	case api.CodeRunEnded:
+		r.Message = "the process that asked has ended"
+		r.Next = "connect again"
 	case api.CodeQuarantine:
 		r.Message = "the journal does not verify, so only reading is allowed"
 		r.Next = "ask the person to look: spctl audit verify"

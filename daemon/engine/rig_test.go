@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ import (
 type keys struct {
 	mac, index []byte
 	private    hpke.PrivateKey
+	perUse     atomic.Bool
+	read       func() // optional: called after a credential was looked up, before the engine gets it
 }
 
 func newKeys(t testing.TB) *keys {
@@ -73,7 +76,11 @@ func (k *keys) Credential(name string) (vault.Credential, error) {
 	if err != nil {
 		return vault.Credential{}, err
 	}
-	return vault.Credential{Name: name, Kind: vault.Bearer, Targets: []vault.Target{target}}, nil
+	c := vault.Credential{Name: name, Kind: vault.Bearer, Targets: []vault.Target{target}, PerUse: k.perUse.Load()}
+	if k.read != nil {
+		k.read()
+	}
+	return c, nil
 }
 
 func (k *keys) UseCredential(name string) (vault.Credential, *secret.Bytes, error) {
@@ -153,6 +160,28 @@ type rig struct {
 	notices []engine.Notice
 	mu      sync.Mutex
 	actions []*policy.Action
+	behind  atomic.Bool                         // the records do not follow the journal
+	through func(engine.Journal) engine.Journal // optional: what the engine writes through
+}
+
+// late are records that can be made to stay behind, as they are for a moment after each commit.
+type late struct {
+	engine.Records
+	behind *atomic.Bool
+}
+
+func (l late) Match(actor, scope, fingerprint string) ([]execution.Execution, error) {
+	if l.behind.Load() {
+		return nil, nil
+	}
+	return l.Records.Match(actor, scope, fingerprint)
+}
+
+func (l late) Find(id string) (execution.Execution, bool, error) {
+	if l.behind.Load() {
+		return execution.Execution{}, false, nil
+	}
+	return l.Records.Find(id)
 }
 
 const contracts = `
@@ -239,7 +268,7 @@ func (r *rig) open() {
 	r.records, err = records.Open(records.Config{
 		Dir: r.dir, Now: r.clock.now, Random: rand.Reader, FS: r.fs, SegmentSize: r.small, Logger: slog.New(slog.DiscardHandler),
 		Folded: func(seq uint64) {
-			if e != nil {
+			if e != nil && !r.behind.Load() {
 				e.Folded(seq)
 			}
 		},
@@ -247,7 +276,10 @@ func (r *rig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.cfg.Journal, r.cfg.Records, r.cfg.Vault, r.cfg.Now = r.records, r.records, r.keys, r.clock.now
+	r.cfg.Journal, r.cfg.Records, r.cfg.Vault, r.cfg.Now = r.records, late{r.records, &r.behind}, r.keys, r.clock.now
+	if r.through != nil {
+		r.cfg.Journal = r.through(r.records)
+	}
 	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target}
 	r.cfg.NewID = func() string { return ulid.Make().String() }
 	r.cfg.Logger = slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelError + 1}))

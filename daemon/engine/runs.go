@@ -74,7 +74,7 @@ func (e *Engine) runLocked(p *peer.Identity) *run {
 	r := &run{id: p.Run, identity: p, first: now, last: now}
 	e.runs[p.Run] = r
 	e.noteLocked(RunEvent{Kind: "run_seen", Run: r.id, Actor: p.Actor, Identity: p}, true)
-	if p.Ended != nil {
+	if p.Ended != nil && !e.closing {
 		e.work.Add(1)
 		go func() {
 			defer e.work.Done()
@@ -145,18 +145,19 @@ func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 		e.closeCardLocked(r.asking, "session", s.By)
 	}
 	for _, l := range e.liveOf(func(l *live) bool { return l.x.Run == r.id && l.card != nil && l.card.ID != s.Card }) {
-		switch l.card.Question {
-		case approval.AskSession:
+		switch {
+		case l.card.Question == approval.AskSession && l.card.Earlier == "":
 			e.closeCardLocked(l.card, "session", s.By)
 			if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAuthorized, ID: l.x.ID, By: "session"}}); err == nil {
 				e.proceedLocked(l)
 			}
 			l.wakeLocked()
-		case approval.AskSessionAndUse:
+		case l.card.Earlier != "":
+			// Whether it is done a second time is a question of its own.
+			l.card.Question = approval.AskAgain
+			e.publishCardLocked(l.card, "changed", "")
+		case l.card.Question == approval.AskSessionAndUse:
 			l.card.Question = approval.AskUse
-			if l.card.Earlier != "" {
-				l.card.Question = approval.AskAgain
-			}
 			e.publishCardLocked(l.card, "changed", "")
 		}
 	}

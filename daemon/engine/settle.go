@@ -32,15 +32,15 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 		c.ev.Kind, c.ev.Outcome, c.ev.Result = execution.KindObserved, execution.Success, "result_"+id[len("act_"):]
 		verdict := toolResult("the operator established that this was carried out; the target's own answer was lost", []byte(`{"verdict":"done","by":"operator"}`), false)
 		c.payload = sealedResult{Result: verdict}.encode()
-		l.result = verdict
 	} else {
 		// A verdict never sends anything by itself: whoever still wants the action calls again, and is asked about like anybody else.
 		c.ev.Kind = execution.KindNotDone
 	}
 	commit, err := e.stepLocked(l, c)
 	if err != nil {
+		e.retireLocked(l)
 		e.mu.Unlock()
-		return x, err
+		return x, fmt.Errorf("settling %s: the verdict could not be written: %w", id, err)
 	}
 	l.busy = true
 	e.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"singlepass.dev/daemon/api"
@@ -17,13 +18,30 @@ type change struct {
 	lazy    bool
 }
 
+// errUnwritten is wrapped by stepLocked's error when the journal does not take the events. The execution is then as it was before.
+var errUnwritten = errors.New("the journal cannot be written")
+
 // stepLocked applies the changes to the execution and gives them to the journal, in one commit. It is the only place where a live execution changes.
 //
-// An event that Apply refuses is a fault of ours: nothing is appended, and the caller stops what it was about to do.
+// An event that Apply refuses is a fault of ours: nothing is appended, and the caller stops what it was about to do. Nor is anything appended behind an event that the journal
+// did not take: what stands there must be a possible story whatever fails. Only a read goes on without the journal.
 func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
+	l.trimPending()
+	if i := slices.IndexFunc(l.pending, pendingCommit.failed); i >= 0 {
+		err := l.pending[i].commit.Err()
+		e.journalDownLocked(err)
+		e.takeBackLocked(l)
+		if !l.unrecorded {
+			return nil, fmt.Errorf("%w: %w", errUnwritten, err)
+		}
+	}
+	if l.owed {
+		return nil, errUnwritten
+	}
 	now := e.cfg.Now()
 	x := l.x
 	entries := make([]Entry, 0, len(changes))
+	loose := true
 	for i := range changes {
 		c := &changes[i]
 		c.ev.At = now
@@ -39,25 +57,52 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 		}
 		entries = append(entries, Entry{
 			Event: b, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
-			Outcome: c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown,
+			Outcome: x.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
 		})
+		loose = loose && c.ev.Kind == execution.KindAttached
 	}
-	commit := e.cfg.Journal.Append(entries...)
-	l.trimPending()
-	l.pending = append(l.pending, pendingCommit{commit, x})
-	l.x, l.commit = x, commit
+	commit := Commit(recordedNowhere{})
+	if !l.unrecorded {
+		for i := range l.pending {
+			if !l.pending[i].loose {
+				entries[0].After = l.pending[i].commit
+			}
+		}
+		commit = e.cfg.Journal.Append(entries...)
+		if err := commit.Err(); isDone(commit) && err != nil {
+			if !errors.Is(err, ErrEntry) {
+				e.journalDownLocked(err)
+			}
+			if x.Class != execution.ReadOnly {
+				return nil, fmt.Errorf("%w: %w", errUnwritten, err)
+			}
+			l.unrecorded, l.pending, commit = true, nil, recordedNowhere{}
+		} else {
+			l.pending = append(l.pending, pendingCommit{commit, x, loose})
+		}
+	}
+	l.x = x
 	e.publishLocked(l)
 	return commit, nil
 }
 
-// trimPending forgets the commits that were acknowledged.
+// recordedNowhere is the commit of an event that only memory holds.
+type recordedNowhere struct{}
+
+func (recordedNowhere) Done() <-chan struct{} { return closedChannel }
+func (recordedNowhere) Err() error            { return nil }
+func (recordedNowhere) Seq() uint64           { return 0 }
+
+// trimPending forgets the commits that were acknowledged, and those that nothing needs.
 func (l *live) trimPending() {
 	n := 0
 	for _, p := range l.pending {
-		if !isDone(p.commit) || p.commit.Err() != nil {
+		if !isDone(p.commit) || p.failed() {
 			break
 		}
-		l.durable = p.after
+		if p.commit.Err() == nil {
+			l.durable, l.seq = p.after, p.commit.Seq()
+		}
 		n++
 	}
 	l.pending = l.pending[n:]
@@ -121,10 +166,10 @@ func (e *Engine) dropLiveLocked(l *live) {
 
 // retireLocked lets go of an execution that nobody waits for, as soon as the records have what happened to it.
 func (e *Engine) retireLocked(l *live) {
-	if l.parked || l.busy || l.held != nil || len(l.waiters) > 0 || l.readers > 0 || l.card != nil {
+	if l.parked || l.owed || l.wantedLocked() || l.card != nil {
 		return
 	}
-	if l.commit == nil {
+	if l.trimPending(); l.seq == 0 && len(l.pending) == 0 && !l.unrecorded {
 		e.dropLiveLocked(l) // revived, and nothing happened to it
 		return
 	}
@@ -132,9 +177,17 @@ func (e *Engine) retireLocked(l *live) {
 	case execution.Accepted, execution.Authorized, execution.Dispatched:
 		return
 	}
+	if l.unrecorded {
+		e.dropLiveLocked(l)
+		return
+	}
 	l.parked = true
 	e.idle = append(e.idle, l)
 	e.sweepLocked()
+}
+
+func (l *live) wantedLocked() bool {
+	return l.busy || l.held != nil || len(l.waiters) > 0 || l.readers > 0
 }
 
 // Folded says that the records hold everything up to the sequence number.
@@ -147,23 +200,27 @@ func (e *Engine) Folded(seq uint64) {
 	e.sweepLocked()
 }
 
+// sweepLocked lets go of what the records have. What they do not have yet stays: a claim that found neither would send a second time.
 func (e *Engine) sweepLocked() {
 	n := 0
 	for _, l := range e.idle {
-		if len(l.waiters) == 0 && l.readers == 0 && !l.busy && l.held == nil {
-			if l.commit.Seq() > e.folded && !(isDone(l.commit) && l.commit.Err() != nil) {
-				break
-			}
-			e.dropLiveLocked(l)
-		} else {
+		l.trimPending()
+		switch i := slices.IndexFunc(l.pending, pendingCommit.failed); {
+		case i >= 0:
+			e.journalDownLocked(l.pending[i].commit.Err())
+			e.takeBackLocked(l)
+			l.parked = false // mend looks at it again
+		case l.wantedLocked():
 			l.parked = false
+		case len(l.pending) > 0 || l.seq > e.folded:
+			e.idle = e.idle[n:]
+			return
+		default:
+			e.dropLiveLocked(l)
 		}
 		n++
 	}
-	e.idle = e.idle[n:]
-	if len(e.idle) == 0 {
-		e.idle = nil
-	}
+	e.idle = nil
 }
 
 // reviveLocked returns the live form of an execution that the records know.
@@ -186,7 +243,7 @@ func (e *Engine) byIDLocked(id string) (execution.Execution, bool, error) {
 
 // journalDownLocked is what follows a commit that the journal did not acknowledge: nothing new starts, what was not durable is taken back, and a goroutine tries to go on.
 func (e *Engine) journalDownLocked(cause error) {
-	if e.down {
+	if e.down || e.quarant {
 		return
 	}
 	e.down = true
@@ -203,33 +260,42 @@ func (e *Engine) journalDownLocked(cause error) {
 	}
 }
 
-// takeBackLocked sets an execution back to what is durable. An attempt that is under way stays dispatched: its outcome is held until it can be written.
+// takeBackLocked sets an execution back to before the first event that the journal did not take. What is still on its way to the disk is left alone: it may get there. An
+// attempt that is under way stays dispatched: its outcome is held until it can be written.
 func (e *Engine) takeBackLocked(l *live) {
 	l.trimPending()
-	if len(l.pending) == 0 {
+	i := slices.IndexFunc(l.pending, pendingCommit.failed)
+	if i < 0 {
 		return
 	}
-	l.pending = nil
-	if l.x.Class == execution.ReadOnly && l.busy {
-		return // a read waits for no record: it ends as it would, unrecorded
+	if l.x.Class == execution.ReadOnly {
+		l.unrecorded, l.pending = true, nil // a read waits for no record: it ends as it would
+		return
 	}
-	switch l.durable.State {
-	case "":
+	before := l.durable
+	if i > 0 {
+		before = l.pending[i-1].after
+	}
+	l.pending = l.pending[:i:i]
+	if before.State == "" {
 		e.voidCardLocked(l, "the journal cannot be written")
 		e.leaveCountLocked(l)
 		e.dropLiveLocked(l)
 		l.x.State, l.x.Code = "", string(api.CodeJournal)
-	default:
-		l.x = l.durable
+	} else {
+		l.x = before
 	}
 	l.wakeLocked()
 }
 
-// mend brings the journal back and then writes what was held.
+// mend brings the journal back and then writes what was held. It believes the journal once an entry of its own is durable.
 func (e *Engine) mend() {
 	defer e.work.Done()
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := e.cfg.Journal.Resume()
+		if err == nil {
+			err = e.Note(statusEvent{Kind: "journal_resumed"})
+		}
 		if err == nil {
 			break
 		}
@@ -247,18 +313,26 @@ func (e *Engine) mend() {
 	e.down, e.mending = false, false
 	defer e.publishStatusLocked()
 	e.cfg.Logger.Info("the journal can be written again")
-	for _, l := range e.live {
+	e.catchUpLocked()
+}
+
+// catchUpLocked writes what could not be written before, and ends what waited meanwhile.
+func (e *Engine) catchUpLocked() {
+	for _, l := range e.liveOf(func(*live) bool { return true }) {
 		switch {
+		case l.owed:
+			e.recoverOneLocked(l.durable)
 		case l.held != nil:
-			o := *l.held
+			o, attempt := *l.held, l.x.LastAttempt().Number
 			l.held = nil
 			e.work.Add(1)
 			go func() {
 				defer e.work.Done()
-				e.finish(l, l.x.LastAttempt().Number, o)
+				e.finish(l, attempt, o)
 			}()
-		case !l.busy && (l.x.State == execution.Accepted || l.x.State == execution.Authorized):
+		case l.over || !l.busy && !l.unrecorded:
 			e.endLocked(l, execution.KindExpired, api.CodeJournal, "the journal could not be written, so nothing was sent")
+			e.retireLocked(l)
 		}
 	}
 }
@@ -270,7 +344,9 @@ func (e *Engine) endLocked(l *live, kind execution.Kind, code api.Code, reason s
 	}
 	e.voidCardLocked(l, reason)
 	l.grant = nil
-	if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: kind, ID: l.x.ID, Code: string(code), Reason: reason}}); err != nil && !errors.Is(err, execution.ErrIllegal) {
+	// Whatever the journal says, it is not sent any more.
+	_, err := e.stepLocked(l, change{ev: execution.Event{Kind: kind, ID: l.x.ID, Code: string(code), Reason: reason}})
+	if l.over = err != nil; l.over {
 		e.cfg.Logger.Error("ending an execution", "execution_id", l.x.ID, "error", err)
 	}
 	e.leaveCountLocked(l)

@@ -21,6 +21,9 @@ type Entry struct {
 	// Outcome entries may use the reserve when the disk is full: something was sent, and what came of it
 	// must not be lost.
 	Outcome bool
+	// After, optional, is an earlier Append without which the entry tells nothing: if that one failed, so does this
+	// one, even when there is room for it.
+	After *Commit
 }
 
 // Commit is the fate of one Append.
@@ -123,6 +126,9 @@ func (j *Journal) append(p pending) *Commit {
 	if err := j.refusalLocked(); err != nil {
 		return c.fail(fmt.Errorf("appending to journal: %w", err))
 	}
+	if err := p.orphaned(); err != nil {
+		return c.fail(err)
+	}
 	if len(j.waiting) > 0 || !j.fitsLocked(&p) {
 		p.keep()
 		j.waiting = append(j.waiting, p)
@@ -192,6 +198,19 @@ func (p *pending) check() error {
 	}
 	if p.size > chain.MaxLine {
 		return ErrTooLarge
+	}
+	return nil
+}
+
+// orphaned says that an entry follows one that was not recorded. An earlier Append that is still under way is in front of this one, so the two fail together or in order.
+func (p *pending) orphaned() error {
+	for _, e := range p.entries {
+		if e.After == nil {
+			continue
+		}
+		if err := e.After.Err(); err != nil {
+			return fmt.Errorf("appending to journal behind an entry that was not recorded: %w", err)
+		}
 	}
 	return nil
 }

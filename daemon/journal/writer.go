@@ -167,6 +167,10 @@ func (j *Journal) admitLocked() {
 	n := 0
 	for ; n < len(j.waiting); n++ {
 		p := &j.waiting[n]
+		if err := p.orphaned(); err != nil {
+			p.commit.fail(err)
+			continue
+		}
 		// The first one fits after makeRoom, but perhaps only beyond SegmentSize.
 		switch fits := j.fitsLocked(p) || full == nil && n == 0; {
 		case fits, full != nil && p.outcome && j.end+p.size <= j.alloc:

@@ -393,5 +393,7 @@ func (r *Records) dropKeys() {
 	}
 }
 
-var _ engine.Journal = (*Records)(nil)
-var _ engine.Records = (*Records)(nil)
+var (
+	_ engine.Journal = (*Records)(nil)
+	_ engine.Records = (*Records)(nil)
+)

@@ -18,7 +18,31 @@ import (
 // commit makes a journal's Commit the engine's.
 type commit struct{ *journal.Commit }
 
-func (c commit) Seq() uint64 { return c.Last().Seq }
+// Seq may be asked for once the entries are durable.
+func (c commit) Seq() uint64 {
+	if !isDone(c) || c.Err() != nil {
+		return 0
+	}
+	return c.Last().Seq
+}
+
+func isDone(c engine.Commit) bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Err marks what is wrong with the entries themselves.
+func (c commit) Err() error {
+	if err := c.Commit.Err(); errors.Is(err, journal.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", engine.ErrEntry, err)
+	} else {
+		return err
+	}
+}
 
 type failed struct {
 	done chan struct{}
@@ -51,10 +75,13 @@ func (r *Records) Append(entries ...engine.Entry) engine.Commit {
 	out := make([]journal.Entry, len(entries))
 	for i, e := range entries {
 		out[i] = journal.Entry{Event: e.Event, Lazy: e.Lazy, Outcome: e.Outcome}
+		if c, ok := e.After.(commit); ok {
+			out[i].After = c.Commit
+		}
 		if e.Payload != nil {
 			sealed, err := r.seal(e)
 			if err != nil {
-				return failedCommit(err)
+				return failedCommit(fmt.Errorf("%w: %w", engine.ErrEntry, err))
 			}
 			out[i].Sealed = sealed
 		}
@@ -108,8 +135,9 @@ func (r *Records) MatchKey(actor, scope string) (execution.Execution, bool, erro
 }
 
 // Unfinished returns what is accepted, authorized, dispatched or unknown; nothing while the index is not to be believed.
+//
+// It does not wait for what is not folded yet: the engine calls it under its lock, which Config.Folded takes, and has what is not folded at hand itself.
 func (r *Records) Unfinished() ([]execution.Execution, error) {
-	r.Settle()
 	if !r.index.Verified() {
 		return nil, nil
 	}
