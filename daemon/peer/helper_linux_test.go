@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,9 @@ import (
 
 	"singlepass.dev/daemon/peer"
 )
+
+// init keeps TestMain on the process's first thread, which one of the helpers ends.
+func init() { runtime.LockOSThread() }
 
 // TestMain makes the test binary a peer when a test starts it as one: PEER_TEST says how it behaves, PEER_SOCKET where it connects.
 func TestMain(m *testing.M) {
@@ -30,6 +35,40 @@ func TestMain(m *testing.M) {
 		if err := cmd.Run(); err != nil {
 			os.Exit(1)
 		}
+	case "nest": // starts itself as its own child as often as its argument says; the last one connects
+		n, _ := strconv.Atoi(os.Args[1])
+		if n == 0 {
+			connectAndWait(os.Getenv("PEER_SOCKET"))
+			break
+		}
+		cmd := exec.Command("/proc/self/exe", strconv.Itoa(n-1))
+		cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+		if err := cmd.Run(); err != nil {
+			os.Exit(1)
+		}
+	case "two users": // as a setuid program does, it keeps one user and acts as another
+		if err := syscall.Setreuid(65534, 0); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "PEER_TEST=connect")
+		cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}
+		if err := cmd.Run(); err != nil {
+			os.Exit(1)
+		}
+	case "first thread ends": // the process lives on, but /proc says Z of it
+		go func() {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), "PEER_TEST=connect")
+			cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+			if err := cmd.Run(); err != nil {
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}()
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 	case "exec": // connects, then becomes another program once told to
 		nc := dial(os.Getenv("PEER_SOCKET"))
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')

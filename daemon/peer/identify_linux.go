@@ -50,33 +50,35 @@ func (id *Identifier) IdentifyCaller(conn *net.UnixConn) (*Identity, error) {
 	return id.identity(held, ViaSocket, nil)
 }
 
-// ProcessOf says which process is behind a connection, without its digest.
+// ProcessOf says which process is behind a connection, without its digest, and without its executable where that cannot be read.
 func (id *Identifier) ProcessOf(conn *net.UnixConn) (Process, error) {
 	pid, fd, err := peerOf(conn)
 	if err != nil {
 		return Process{}, err
 	}
-	held, err := id.hold(pid, fd)
-	if err != nil {
+	h := &held{fd: fd}
+	defer h.close()
+	if h.Process, err = readProcess(pid); err != nil {
 		return Process{}, err
 	}
-	defer held.close()
-	return held.Process, held.alive()
+	_ = h.readExe()
+	return h.Process, h.alive()
 }
 
-// Ancestors returns the ancestors of a process, nearest first, up to the first of the system. One that does not let its executable be read is in the list without it.
+// Ancestors returns the ancestors of a process, nearest first, up to the first of the system. It is for people to look at: one that does not let its executable be read is in the
+// list without it, and the list ends where one has gone meanwhile. What decides uses Lineage.
 func (id *Identifier) Ancestors(pid int) ([]Process, error) {
-	child, err := readProcess(pid)
-	if err != nil {
+	child := Process{PID: pid}
+	if err := child.readStat(); err != nil {
 		return nil, err
 	}
 	var chain []Process
 	for child.PPID > 0 && len(chain) < maxChain {
-		parent, err := readProcess(child.PPID)
-		if err != nil || parent.Start > child.Start {
-			// It ended while we looked; what is above it cannot be told any more.
+		parent := Process{PID: child.PPID}
+		if _, err := parent.readPlace(); err != nil || parent.Start > child.Start {
 			return chain, nil
 		}
+		parent.place()
 		if err := parent.readExe(); err == nil {
 			parent.readScript(readArgs(parent.PID))
 		}
@@ -84,6 +86,47 @@ func (id *Identifier) Ancestors(pid int) ([]Process, error) {
 		child = parent
 	}
 	return chain, nil
+}
+
+// maxLineage bounds a lineage. Whoever nests processes deeper than this has something to hide.
+const maxLineage = 4096
+
+// Lineage returns a process and all its ancestors, nearest first: where each stands in the tree, and nothing else. It fails where the process is gone, or where the tree
+// cannot be told, so that who decides by it can refuse. A process that the system hides from us (proc(5), hidepid) belongs to another user; the lineage ends below it.
+func (id *Identifier) Lineage(pid int) ([]Process, error) {
+	for range 5 {
+		chain, settled, err := lineage(pid)
+		if err != nil || settled {
+			return chain, err
+		}
+	}
+	return nil, fmt.Errorf("reading the lineage of process %d: it changed again and again", pid)
+}
+
+func lineage(pid int) (chain []Process, settled bool, err error) {
+	child := Process{PID: pid}
+	if err := child.readStat(); err != nil {
+		return nil, false, err
+	}
+	chain = append(chain, child)
+	for child.PPID > 0 {
+		if len(chain) == maxLineage {
+			return nil, false, fmt.Errorf("reading the lineage of process %d: more than %d processes are nested", pid, maxLineage)
+		}
+		parent := Process{PID: child.PPID}
+		_, err := parent.readPlace()
+		// A parent that ends gives its children to another one. Only while the child still names it is it the parent.
+		again := Process{PID: child.PID}
+		if _, gone := again.readPlace(); gone != nil || again.PPID != child.PPID || again.Start != child.Start {
+			return nil, false, nil
+		}
+		if err != nil {
+			return chain, true, nil
+		}
+		chain = append(chain, parent)
+		child = parent
+	}
+	return chain, true, nil
 }
 
 // IdentifyTCP says which process has the other end of a loopback connection, given as the server sees it.

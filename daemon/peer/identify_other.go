@@ -32,3 +32,6 @@ func (id *Identifier) ProcessOf(*net.UnixConn) (Process, error) { return Process
 
 // Ancestors returns the ancestors of a process, nearest first.
 func (id *Identifier) Ancestors(int) ([]Process, error) { return nil, cannot() }
+
+// Lineage returns a process and its ancestors, nearest first.
+func (id *Identifier) Lineage(int) ([]Process, error) { return nil, cannot() }

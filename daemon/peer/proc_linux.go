@@ -48,36 +48,57 @@ func readProcess(pid int) (Process, error) {
 	if err := p.readStat(); err != nil {
 		return p, err
 	}
-	if p.UID, err = readUID(pid); err != nil {
+	var several bool
+	if p.UID, several, err = readUID(pid); err != nil {
 		return p, err
 	}
-	if !bootTime().IsZero() {
-		p.Began = bootTime().Add(time.Duration(p.Start) * time.Second / clockTicks)
+	if several { // a process that runs as two users at once is none of ours
+		return p, fmt.Errorf("reading the user of process %d: it has several", pid)
 	}
+	p.began()
 	return p, nil
 }
 
+func (p *Process) began() {
+	if !bootTime().IsZero() {
+		p.Began = bootTime().Add(time.Duration(p.Start) * time.Second / clockTicks)
+	}
+}
+
+// place adds to readPlace what people want to see of an ancestor, whatever user it runs as.
+func (p *Process) place() {
+	p.Boot, _ = bootID()
+	p.UID, _, _ = readUID(p.PID)
+	p.began()
+}
+
 func (p *Process) readStat() error {
+	state, err := p.readPlace()
+	if err == nil && (state == "Z" || state == "X") {
+		err = fmt.Errorf("reading process %d: it has ended", p.PID)
+	}
+	return err
+}
+
+// readPlace reads where a process stands in the tree, and its state. A state of Z does not mean that it has ended: its first thread may have left the others behind.
+func (p *Process) readPlace() (state string, err error) {
 	stat, err := os.ReadFile(procPath(p.PID, "stat"))
 	if err != nil {
-		return fmt.Errorf("reading process %d: %w", p.PID, err)
+		return "", fmt.Errorf("reading process %d: %w", p.PID, err)
 	}
 	// The name stands in parentheses and may hold anything, parentheses too.
 	_, rest, ok := cutLast(stat, ')')
 	fields := strings.Fields(string(rest))
 	if !ok || len(fields) < 20 {
-		return fmt.Errorf("reading process %d: its stat has another form", p.PID)
-	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return fmt.Errorf("reading process %d: it has ended", p.PID)
+		return "", fmt.Errorf("reading process %d: its stat has another form", p.PID)
 	}
 	ppid, err1 := strconv.Atoi(fields[1])
 	start, err2 := strconv.ParseUint(fields[19], 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("reading process %d: %w", p.PID, err)
+		return "", fmt.Errorf("reading process %d: %w", p.PID, err)
 	}
 	p.PPID, p.Start = ppid, start
-	return nil
+	return fields[0], nil
 }
 
 // readExe adds which file the process runs. A file that was replaced since is still named by its old place.
@@ -95,10 +116,11 @@ func (p *Process) readExe() error {
 	return nil
 }
 
-func readUID(pid int) (int, error) {
+// readUID returns the real user of a process, and whether it runs as another one too, as a setuid program does.
+func readUID(pid int) (real int, several bool, err error) {
 	status, err := os.ReadFile(procPath(pid, "status"))
 	if err != nil {
-		return 0, fmt.Errorf("reading the user of process %d: %w", pid, err)
+		return 0, false, fmt.Errorf("reading the user of process %d: %w", pid, err)
 	}
 	for line := range strings.Lines(string(status)) {
 		ids, ok := strings.CutPrefix(line, "Uid:")
@@ -106,13 +128,13 @@ func readUID(pid int) (int, error) {
 			continue
 		}
 		fields := strings.Fields(ids)
-		// A process that runs as two users at once is none of ours.
-		if len(fields) < 3 || fields[0] != fields[1] || fields[1] != fields[2] {
-			return 0, fmt.Errorf("reading the user of process %d: it has several", pid)
+		if len(fields) < 3 {
+			break
 		}
-		return strconv.Atoi(fields[0])
+		real, err := strconv.Atoi(fields[0])
+		return real, fields[0] != fields[1] || fields[1] != fields[2], err
 	}
-	return 0, fmt.Errorf("reading the user of process %d: its status has another form", pid)
+	return 0, false, fmt.Errorf("reading the user of process %d: its status has another form", pid)
 }
 
 func readArgs(pid int) []string {
