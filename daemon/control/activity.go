@@ -48,7 +48,7 @@ func (s *Server) activity(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.cfg.Activity.List(q)
+	list, err := s.list(q)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +59,29 @@ func (s *Server) activity(r request) (any, error) {
 	return records, nil
 }
 
+// list returns the listed executions as they stand now. A list may come from what is durable, and what nobody waits for, such as a delivery, becomes durable with something later:
+// without this, a stream would begin with a state whose change it never sends.
+func (s *Server) list(q Query) ([]execution.Execution, error) {
+	list, err := s.cfg.Activity.List(q)
+	if err != nil {
+		return nil, err
+	}
+	current := list[:0]
+	for _, x := range list {
+		now, found, err := s.cfg.Activity.Execution(x.ID)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			x = now
+		}
+		if q.State == "" || string(x.State) == q.State {
+			current = append(current, x)
+		}
+	}
+	return current, nil
+}
+
 // streamActivity sends what is there, oldest first, and then every change. The watch starts before the list is read: a change in between comes twice rather than never.
 func (s *Server) streamActivity(r request, send func(any) error) error {
 	q, err := query(r)
@@ -66,7 +89,7 @@ func (s *Server) streamActivity(r request, send func(any) error) error {
 		return err
 	}
 	changes := s.cfg.Activity.Watch(r.Context(), q)
-	list, err := s.cfg.Activity.List(q)
+	list, err := s.list(q)
 	if err != nil {
 		return err
 	}

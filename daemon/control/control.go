@@ -3,7 +3,7 @@
 // Promises:
 //   - Nothing that reads cards or activity, or changes anything, happens without the operator's proof in that very request (architecture, section 9). Status, lock, and making a
 //     vault where there is none need none.
-//   - A peer of another user is refused, and so is one with an agent among its ancestors, even with the right passphrase.
+//   - A peer of another user is refused, and so is an agent, one with an agent among its ancestors, and one of whom that cannot be told, even with the right passphrase.
 //   - An answer names exactly one code of package api; its HTTP status comes from the table there.
 //   - A secret never stands in an answer, an error or a log line.
 //   - A stream starts with a snapshot, so that whoever reads it has missed nothing; it ends when the vault locks.
@@ -112,15 +112,17 @@ type Prover interface {
 	Prove(ctx context.Context, scheme string, value *secret.Bytes, p Peer) (by string, err error)
 }
 
-// Ancestry says whether an agent's run is the process itself or among its ancestors. It is safe for concurrent use.
+// Ancestry says whether an agent's run is the process itself or among its ancestors. An error means that it cannot be told (the process that connected is gone, for one), and
+// such a caller is refused like an agent. It is safe for concurrent use.
 type Ancestry interface {
-	AgentAmong(pid int) (run string, ok bool)
+	AgentAmong(p Peer) (run string, found bool, err error)
 }
 
 // Peer is the process on the other end of the operator's socket, by the kernel's word at the time when it connected.
 type Peer struct {
-	UID int
-	PID int
+	UID   int
+	PID   int
+	Start uint64 // as in peer.Process, so that another process with the same pid is told apart; 0 where it is not known
 }
 
 // Query narrows a list of executions. Empty fields match everything.

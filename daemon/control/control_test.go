@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -175,6 +176,14 @@ func TestAnAgentsDescendantIsRefusedEvenWithTheRightPassphrase(t *testing.T) {
 		if status, body := s.do(c.method, c.path, proofOf(passphrase), c.body); status != 403 || code(body) != api.CodeAgentCaller {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
+	}
+}
+
+func TestACallerWhoCannotBeToldIsRefusedLikeAnAgent(t *testing.T) {
+	s := started(t)
+	s.Untold = errors.New("it is gone")
+	if status, body := s.do("GET", "/v1/approvals", proofOf(passphrase), ""); status != 403 || code(body) != api.CodeAgentCaller {
+		t.Errorf("%d %s", status, body)
 	}
 }
 

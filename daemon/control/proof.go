@@ -43,7 +43,12 @@ func (s *Server) admit(r *http.Request) (Peer, error) {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return Peer{}, api.Errorf(api.CodeAgentCaller, "this socket does not serve web pages")
 	}
-	if run, ok := s.cfg.Ancestry.AgentAmong(p.PID); ok {
+	run, found, err := s.cfg.Ancestry.AgentAmong(p)
+	if err != nil {
+		s.cfg.Logger.Warn("refusing a caller at the operator socket whose ancestors cannot be told", "pid", p.PID, "error", err)
+		return Peer{}, api.Errorf(api.CodeAgentCaller, "which program asks cannot be told, so it could be an agent's").WithHint("run it in a terminal of your own")
+	}
+	if found {
 		s.cfg.Logger.Warn("an agent's process asked at the operator socket", "run", run, "pid", p.PID)
 		return Peer{}, api.Errorf(api.CodeAgentCaller, "this was started by an agent (%s), and an agent may not decide or look on the person's behalf", run).
 			WithHint("run it in a terminal of your own")

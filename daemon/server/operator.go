@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -335,12 +336,29 @@ func (o *operatorSide) AcceptQuarantine(_ context.Context, reason, by string) er
 }
 
 // AgentAmong says whether a process, or one of its ancestors, is an agent that this daemon knows.
-func (o *operatorSide) AgentAmong(pid int) (string, bool) {
-	chain, err := o.s.peers.Ancestors(pid)
+func (o *operatorSide) AgentAmong(p control.Peer) (string, bool, error) {
+	chain, err := o.s.peers.Lineage(p.PID)
 	if err != nil {
-		o.s.log.Warn("reading the ancestors of an operator's program", "pid", pid, "error", err)
+		return "", false, err
 	}
-	return o.s.engine.KnowsAgent(chain)
+	if chain[0].Start != p.Start {
+		return "", false, fmt.Errorf("process %d is another one than the one that connected", p.PID)
+	}
+	run, found := o.s.engine.KnowsAgent(chain)
+	return run, found, nil
+}
+
+// peerOf says which process connected to the operator's socket.
+func (s *Server) peerOf(c net.Conn) (control.Peer, error) {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return control.Peer{}, errors.New("not a unix socket")
+	}
+	p, err := s.peers.ProcessOf(uc)
+	if err != nil {
+		return control.Peer{}, err
+	}
+	return control.Peer{UID: p.UID, PID: p.PID, Start: p.Start}, nil
 }
 
 func (s *Server) acceptQuarantine(reason string, details []byte) error {

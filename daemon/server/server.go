@@ -161,7 +161,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
 		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts,
-		Prover: control.Passphrases(s.vault), Ancestry: parts, Now: time.Now, Logger: cfg.Logger, Translate: translate,
+		Prover: control.Passphrases(s.vault), Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
 	}

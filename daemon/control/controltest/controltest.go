@@ -31,6 +31,7 @@ type Daemon struct {
 	control.VaultParts
 	Server *control.Server
 	Agents map[int]string // pids that have an agent among their ancestors, and its run
+	Untold error          // why it cannot be told who asks
 
 	home   home.Home
 	now    func() time.Time
@@ -410,9 +411,9 @@ func (d *Daemon) AcceptQuarantine(context.Context, string, string) error {
 }
 
 // AgentAmong implements control.Ancestry.
-func (d *Daemon) AgentAmong(pid int) (string, bool) {
-	run, ok := d.Agents[pid]
-	return run, ok
+func (d *Daemon) AgentAmong(p control.Peer) (string, bool, error) {
+	run, ok := d.Agents[p.PID]
+	return run, ok, d.Untold
 }
 
 // Effect is a request with a credential.
