@@ -17,6 +17,7 @@ import (
 	"singlepass.dev/approval"
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/control/controltest"
+	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/home"
 )
 
@@ -325,6 +326,28 @@ func TestTheStreamStartsWithWhatWaitsAndEndsWithTheLock(t *testing.T) {
 	}
 	if lines.Scan() {
 		t.Errorf("the stream goes on: %s", lines.Text())
+	}
+}
+
+func TestAListThatLagsBehindIsBroughtUpToNow(t *testing.T) {
+	s := started(t)
+	now := time.Now()
+	x := controltest.Unknown(1, now)
+	s.Lag = func(x execution.Execution) execution.Execution {
+		x.State = execution.Dispatched
+		return x
+	}
+	s.Put(x)
+	if status, body := s.do("GET", "/v1/activity", proofOf(passphrase), ""); status != 200 || !strings.Contains(body, `"state":"unknown"`) {
+		t.Errorf("list: %d %s", status, body)
+	}
+	resp, err := s.http.Do(s.request("GET", "/v1/activity/stream", proofOf(passphrase), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"state":"unknown"`) {
+		t.Errorf("stream: %s, %v", line, err)
 	}
 }
 

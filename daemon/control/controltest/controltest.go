@@ -30,8 +30,9 @@ import (
 type Daemon struct {
 	control.VaultParts
 	Server *control.Server
-	Agents map[int]string // pids that have an agent among their ancestors, and its run
-	Untold error          // why it cannot be told who asks
+	Lag    func(x execution.Execution) execution.Execution // optional, set before use: what List, which answers from what is durable, still says of x
+	Agents map[int]string                                  // pids that have an agent among their ancestors, and its run
+	Untold error                                           // why it cannot be told who asks
 
 	home   home.Home
 	now    func() time.Time
@@ -290,6 +291,9 @@ func (d *Daemon) List(q control.Query) ([]execution.Execution, error) {
 	var list []execution.Execution
 	for _, x := range slices.Backward(d.executions) {
 		if (q.Run == "" || x.Run == q.Run) && (q.Tool == "" || x.Tool == q.Tool) && (q.State == "" || string(x.State) == q.State) && !x.AcceptedAt.Before(q.Since) {
+			if d.Lag != nil {
+				x = d.Lag(x)
+			}
 			list = append(list, x)
 		}
 	}
