@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/e2e/ledger"
 )
 
@@ -100,10 +99,28 @@ func TestARefusedCallSendsNothingAndIsRecordedUnderItsOwnCode(t *testing.T) {
 				if n := len(other.entriesOf(t)); n > 0 {
 					t.Errorf("the unbound target was asked %d times", n)
 				}
-				s.record("with the code "+c.code, func(r api.Record) bool { return string(r.Code) == c.code })
+				wantJournaled(t, s, c.code)
 			})
 		}
 	}
+}
+
+// wantJournaled ends the daemon, verifies its journal without it, and looks for the refusal there.
+func wantJournaled(t *testing.T, s *stand, code string) {
+	t.Helper()
+	dir := s.status().JournalDir
+	if status := s.spd.stop(); status != 0 {
+		t.Errorf("spd ended with %d", status)
+	}
+	s.spctl("audit", "verify", dir)
+	for _, data := range filesBelow(t, dir) {
+		for l := range strings.Lines(string(data)) {
+			if strings.Contains(l, `"code":"`+code+`"`) {
+				return
+			}
+		}
+	}
+	t.Errorf("the journal has no entry with the code %s", code)
 }
 
 // entriesOf returns every line of the ledger; none if nothing was ever asked.

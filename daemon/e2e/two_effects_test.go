@@ -36,14 +36,14 @@ func TestTwoIntentsAreTwoEffects(t *testing.T) {
 				withKey["intent_key"] = key
 				return a.mustCall(request{tool: "charge_once", args: withKey})
 			}
-			return call("once"), call("again")
+			return call(order + " once"), call(order + " again")
 		}},
 		{"two keys in _meta", func(t *testing.T, s *stand, kind clientKind, transport, order string) (first, second *result) {
 			a := s.agent(kind, transport)
 			call := func(key string) *result {
 				return a.mustCall(request{tool: "charge_once", args: args(order), meta: map[string]any{"dev.singlepass/idempotency-key": key}})
 			}
-			return call("once"), call("again")
+			return call(order + " once"), call(order + " again")
 		}},
 		{"the same JSON-RPC id with other arguments", func(t *testing.T, s *stand, kind clientKind, transport, order string) (first, second *result) {
 			a := s.agent(kind, transport)
