@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/control"
@@ -113,7 +115,13 @@ func (s *Server) retire(action string) error {
 }
 
 // actionFiles reads the folder of contracts. What lies there is only a proposal: an agent can edit it.
-type actionFiles struct{ dir string }
+type actionFiles struct {
+	dir string
+	log *slog.Logger
+}
+
+// maxActionFiles bounds the work that the folder's content can make: each question for the status looks at all of them.
+const maxActionFiles = 1000
 
 type actionFile struct {
 	path     string
@@ -132,6 +140,10 @@ func (f *actionFiles) read() ([]actionFile, error) {
 	}
 	var out []actionFile
 	for _, e := range entries {
+		if len(out) == maxActionFiles {
+			f.log.Warn("there are more contracts than are looked at", "folder", f.dir, "looked_at", maxActionFiles)
+			break
+		}
 		if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".yaml" && ext != ".yml" {
 			continue
 		}
@@ -148,12 +160,18 @@ func (f *actionFiles) read() ([]actionFile, error) {
 	return out, nil
 }
 
+// readLimited reads a file that anybody of the same user may have put there: a pipe must not make the daemon wait for its other end.
 func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("%s is larger than %d bytes; a contract is a short text", path, limit)

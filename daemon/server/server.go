@@ -89,7 +89,7 @@ func Open(cfg Config) (_ *Server, err error) {
 		}
 		s.conf.MCPHTTP = cfg.MCPHTTP
 	}
-	s.files = &actionFiles{dir: s.conf.Actions}
+	s.files = &actionFiles{dir: s.conf.Actions, log: cfg.Logger}
 	// What was opened is closed again if something after it fails.
 	var undo []func() error
 	defer func() {
@@ -263,17 +263,9 @@ func (s *Server) shutdown() error {
 
 // acceptAgents serves the agents' socket.
 func (s *Server) acceptAgents(ctx context.Context) {
-	for {
-		c, err := s.agent.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				s.log.Error("accepting an agent", "error", err)
-			}
-			return
-		}
-		s.work.Go(func() {
-			uc := c.(*net.UnixConn)
-			id, err := s.peers.Identify(uc)
+	accept(s.agent, maxAgents, func(err error) { s.log.Error("accepting an agent", "error", err) },
+		func(c net.Conn) {
+			id, err := s.peers.Identify(c.(*net.UnixConn))
 			if err != nil {
 				s.log.Warn("refusing an agent's connection", "error", err)
 				s.mcp.Refuse(c, err)
@@ -282,8 +274,11 @@ func (s *Server) acceptAgents(ctx context.Context) {
 			if err := s.mcp.ServeConn(ctx, c, id); err != nil {
 				s.log.Debug("an agent's connection ended", "run", id.Run, "error", err)
 			}
+		},
+		func(c net.Conn) {
+			s.log.Warn("refusing an agent's connection: there are too many", "connections", maxAgents)
+			_ = c.Close()
 		})
-	}
 }
 
 // touch notes that the vault is in use.

@@ -6,6 +6,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
+	"singlepass.dev/daemon/control"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/secret"
 )
@@ -88,27 +89,26 @@ func (o *operatorSide) Init(ctx context.Context, passphrase *secret.Bytes, noKey
 	s := o.s
 	s.unlocking.Lock()
 	defer s.unlocking.Unlock()
-	kit, err := s.vault.Init(ctx, passphrase, vault.InitOptions{NoKeyring: noKeyring})
-	if err != nil {
-		return "", err
-	}
-	text := ""
-	if kit != nil {
-		defer kit.Wipe()
-		if err := kit.Text().Use(func(b []byte) error { text = string(b); return nil }); err != nil {
-			return "", err
+	parts := control.VaultParts{Vault: s.vault, Opened: func(context.Context) error {
+		err := s.opened()
+		if err != nil {
+			s.log.Error("opening the new vault", "error", err)
 		}
-	}
-	return text, s.opened()
+		return err
+	}}
+	return parts.Init(ctx, passphrase, noKeyring)
 }
 
 // Unlock opens the vault, with the recovery kit in place of the keyring's device secret where kit is not nil.
 func (o *operatorSide) Unlock(ctx context.Context, passphrase, kit *secret.Bytes) error {
 	s := o.s
+	if s.vault.Status() == vault.Unlocked {
+		// Still a proof: whoever sends a wrong passphrase is told so. It may wait for the keyring, and a lock must not wait for it.
+		return s.vault.CheckPassphrase(ctx, passphrase)
+	}
 	s.unlocking.Lock()
 	defer s.unlocking.Unlock()
-	if s.vault.Status() == vault.Unlocked {
-		// Still a proof: whoever sends a wrong passphrase is told so.
+	if s.vault.Status() == vault.Unlocked { // by another request, since
 		return s.vault.CheckPassphrase(ctx, passphrase)
 	}
 	var err error

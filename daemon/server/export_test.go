@@ -1,0 +1,4 @@
+package server
+
+// Accept is accept, for its tests.
+var Accept = accept
