@@ -37,8 +37,7 @@ func (ix *Index) Fold(batch []Entry) error {
 	return nil
 }
 
-// Skip moves the position on to p without folding anything: for numbers that an operator's acceptance of a broken journal has left out, and for entries that it keeps as
-// evidence only. Nothing else may be skipped.
+// Skip moves the position on to p without folding anything: for an entry that tells nothing because an accepted break has taken what it follows. Nothing else may be skipped.
 func (ix *Index) Skip(p Position) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -53,7 +52,7 @@ func (ix *Index) fold(e *Entry) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	s := ix.s
-	if e.Seq != s.position.Seq+1 {
+	if e.Seq != s.position.Seq+1 && !(e.Gap && e.Seq > s.position.Seq) {
 		return fmt.Errorf("the index stands at entry %d", s.position.Seq)
 	}
 	kind, err := kindOf(e)

@@ -36,7 +36,7 @@ type Config struct {
 	FS          journal.FS       // optional, for tests of faults
 	Folded      func(seq uint64) // optional: told how far the index is
 	FlushEvery  time.Duration    // optional, 2 s
-	Corrupt     func(err error)  // optional: the journal's story is impossible
+	Corrupt     func(err error)  // optional: told that the index cannot be made, because the journal's story is impossible
 }
 
 // Keys is what the records need of an unlocked vault; *vault.Keys has it. After a lock its methods fail.
@@ -59,10 +59,11 @@ type Records struct {
 	public []byte
 	opener *payload.Opener
 
-	fold struct {
+	folding sync.Mutex    // held by whoever folds; taken before fold
+	remakes atomic.Uint64 // odd while the index is being made anew, and when it could not be; moves under folding
+	fold    struct {
 		sync.Mutex
 		queue []index.Entry
-		bytes int
 		wake  chan struct{} // capacity 1
 		busy  bool
 		idle  *sync.Cond
@@ -145,24 +146,14 @@ func indexEntry(d journal.Durable) (index.Entry, error) {
 // catchUp folds what the index does not have yet. An index that stands at an entry which the journal does not have is thrown away.
 func (r *Records) catchUp() error {
 	for again := range 2 {
-		var odd error
-		err := r.journal.Read(journalPosition(r.index.Position()), func(d journal.Durable) error {
-			if d.Evidence {
-				return nil
-			}
-			e, err := indexEntry(d)
-			if err == nil {
-				err = r.foldOne(e)
-			}
-			odd = err
-			return err
-		})
+		f := folder{r: r}
+		err := r.journal.Read(journalPosition(r.index.Position()), f.line)
 		var broken *journal.BreakError
 		switch {
 		case err == nil, errors.As(err, &broken):
 			// A break that was not accepted is the quarantine's business; what stands before it is folded.
 			return nil
-		case again == 0 && (odd == nil || errors.Is(err, index.ErrNotAuthentic) || errors.Is(err, execution.ErrIllegal)):
+		case again == 0 && (f.odd == nil || errors.Is(err, index.ErrNotAuthentic) || errors.Is(err, execution.ErrIllegal)):
 			r.cfg.Logger.Warn("rebuilding the index from the journal", "reason", err)
 			if err := r.index.Reset(); err != nil {
 				return err
@@ -174,9 +165,34 @@ func (r *Records) catchUp() error {
 	return nil
 }
 
-// foldOne folds an entry. Where an accepted break left numbers out, the index is told to stand before the entry.
-func (r *Records) foldOne(e index.Entry) error {
-	return r.index.Fold([]index.Entry{e})
+// folder folds the lines of one Read.
+type folder struct {
+	r    *Records
+	lost bool  // an accepted break was passed: the story has a hole
+	odd  error // what was wrong with a line
+}
+
+func (f *folder) line(d journal.Durable) error {
+	at := f.r.index.Position().Seq
+	if d.Evidence {
+		f.lost = true
+		return nil
+	}
+	e, err := indexEntry(d)
+	if err == nil {
+		// The journal has verified the line, so a number that is left out is one that the operator accepted as lost.
+		e.Gap = e.Seq != at+1
+		f.lost = f.lost || e.Gap || string(chain.EventKind(e.Event)) == chain.KindQuarantineAccepted
+		err = f.r.index.Fold([]index.Entry{e})
+	}
+	if f.lost && errors.Is(err, execution.ErrIllegal) {
+		// What this event follows was lost with the break. Nobody takes it for more than it is: an execution without its beginning is none, and one without its end is
+		// settled by recovery.
+		f.r.cfg.Logger.Warn("passing over an entry whose beginning was lost", "seq", e.Seq, "reason", err)
+		err = f.r.index.Skip(e.Position)
+	}
+	f.odd = err
+	return err
 }
 
 // onDurable is called by the journal's writer; it only queues.
@@ -211,15 +227,21 @@ func (r *Records) foldLoop() {
 }
 
 func (r *Records) foldQueue() {
+	r.folding.Lock()
+	defer r.folding.Unlock()
 	r.fold.Lock()
 	batch := r.fold.queue
 	r.fold.queue, r.fold.busy = nil, true
 	r.fold.Unlock()
 	if len(batch) > 0 {
 		if err := r.index.Fold(batch); err != nil {
-			r.cfg.Logger.Error("folding into the index", "error", err)
-			if r.cfg.Corrupt != nil {
-				r.cfg.Corrupt(err)
+			// Numbers that an accepted break left out, or a file that somebody has damaged: the journal has it all.
+			r.cfg.Logger.Warn("rebuilding the index from the journal", "reason", err)
+			if err := r.remake(); err != nil {
+				r.cfg.Logger.Error("folding into the index", "error", err)
+				if r.cfg.Corrupt != nil {
+					r.cfg.Corrupt(err)
+				}
 			}
 		}
 		r.cfg.Folded(r.index.Position().Seq)
@@ -238,9 +260,6 @@ func (r *Records) Settle() {
 		r.fold.idle.Wait()
 	}
 }
-
-// maxPending is how many rows may wait before they are written early.
-const maxPending = 20000
 
 func (r *Records) flushLoop() {
 	defer r.done.Done()
@@ -325,7 +344,7 @@ func (r *Records) Unlocked(keys Keys) (rebuilt bool, err error) {
 	err = r.index.Authenticate(mac)
 	if errors.Is(err, index.ErrNotAuthentic) {
 		r.cfg.Logger.Warn("rebuilding the index from the journal", "reason", err)
-		if err := r.rebuild(); err != nil {
+		if err := r.Rebuild(); err != nil {
 			return true, err
 		}
 		return true, r.index.Authenticate(mac)
@@ -333,32 +352,38 @@ func (r *Records) Unlocked(keys Keys) (rebuilt bool, err error) {
 	return false, err
 }
 
-// Rebuild makes the index anew from what verifies of the journal.
-func (r *Records) Rebuild() error { return r.rebuild() }
-
-// rebuild folds the whole journal again. What becomes durable meanwhile waits in the queue.
-func (r *Records) rebuild() error {
-	r.fold.Lock()
-	for r.fold.busy {
-		r.fold.idle.Wait()
+// Rebuild makes the index anew from what verifies of the journal. What becomes durable meanwhile waits.
+func (r *Records) Rebuild() error {
+	r.folding.Lock()
+	defer r.folding.Unlock()
+	err := r.remake()
+	if err == nil {
+		r.cfg.Folded(r.index.Position().Seq)
 	}
-	r.fold.busy = true
-	r.fold.Unlock()
+	return err
+}
+
+// remake is Rebuild for whoever holds folding. Until it is done the index knows less than happened, and answers nothing: a call that matched a half-made index would be taken for a new one.
+func (r *Records) remake() error {
+	if r.remakes.Load()%2 == 0 {
+		r.remakes.Add(1)
+	}
 	err := r.index.Reset()
 	if err == nil {
 		err = r.catchUp()
 	}
-	r.fold.Lock()
+	if err == nil {
+		r.remakes.Add(1)
+	}
 	// What was queued and is folded by now is dropped.
 	at := r.index.Position().Seq
+	r.fold.Lock()
+	defer r.fold.Unlock()
 	n := 0
 	for n < len(r.fold.queue) && r.fold.queue[n].Seq <= at {
 		n++
 	}
 	r.fold.queue = r.fold.queue[n:]
-	r.fold.busy = false
-	r.fold.idle.Broadcast()
-	r.fold.Unlock()
 	return err
 }
 

@@ -121,17 +121,39 @@ func (r *Records) seal(e engine.Entry) ([]byte, error) {
 // Resume goes on after a failed write.
 func (r *Records) Resume() error { return r.journal.Resume() }
 
+var errRemaking = errors.New("the index of the records is being made anew; try again in a moment")
+
+// whole asks the index, and believes the answer only if nobody was making the index anew meanwhile.
+func (r *Records) whole(ask func() error) error {
+	before := r.remakes.Load()
+	if before%2 == 1 {
+		return errRemaking
+	}
+	if err := ask(); err != nil {
+		return err
+	}
+	if r.remakes.Load() != before {
+		return errRemaking
+	}
+	return nil
+}
+
 // Find returns an execution.
-func (r *Records) Find(id string) (execution.Execution, bool, error) { return r.index.Get(id) }
+func (r *Records) Find(id string) (x execution.Execution, ok bool, err error) {
+	err = r.whole(func() (err error) { x, ok, err = r.index.Get(id); return err })
+	return x, ok && err == nil, err
+}
 
 // Match returns the executions of an actor, scope and fingerprint, newest first.
-func (r *Records) Match(actor, scope, fingerprint string) ([]execution.Execution, error) {
-	return r.index.Match(actor, scope, fingerprint)
+func (r *Records) Match(actor, scope, fingerprint string) (found []execution.Execution, err error) {
+	err = r.whole(func() (err error) { found, err = r.index.Match(actor, scope, fingerprint); return err })
+	return found, err
 }
 
 // MatchKey returns the newest execution of an actor under a client's key, whatever its fingerprint.
-func (r *Records) MatchKey(actor, scope string) (execution.Execution, bool, error) {
-	return r.index.MatchKey(actor, scope)
+func (r *Records) MatchKey(actor, scope string) (x execution.Execution, ok bool, err error) {
+	err = r.whole(func() (err error) { x, ok, err = r.index.MatchKey(actor, scope); return err })
+	return x, ok && err == nil, err
 }
 
 // Unfinished returns what is accepted, authorized, dispatched or unknown; nothing while the index is not to be believed.
@@ -141,7 +163,9 @@ func (r *Records) Unfinished() ([]execution.Execution, error) {
 	if !r.index.Verified() {
 		return nil, nil
 	}
-	return r.index.OpenExecutions(index.Filter{})
+	var open []execution.Execution
+	err := r.whole(func() (err error) { open, err = r.index.OpenExecutions(index.Filter{}); return err })
+	return open, err
 }
 
 // OpenOf returns what a run has open; nothing while the index is not to be believed.
