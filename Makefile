@@ -55,8 +55,9 @@ bench: ## every benchmark, each beside its floor
 soak: ## the end-to-end tests COUNT (20) times over
 	$(GO) test -count $(COUNT) -timeout 0 $(E2E)
 
-picture: build ## draw the README's picture from a real run of the demonstration
-	{ echo '$$ spctl demo'; ./bin/spctl demo; } | $(GO) run ./docs/picture > docs/demo.svg.new
+picture: ## draw the README's picture from a run of the installed spctl's demonstration, without the card's details and the journal
+	{ echo '$$ spctl demo'; spctl demo; } | \
+		sed -e '/^  why asked/,/^  valid for/c\  …' -e '/^3\. /,$$d' | fold -s -w 108 | $(GO) run ./docs/picture > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
 
 clean: ## remove what was built

@@ -22,13 +22,15 @@ var refusals = []struct {
 		s.spctl("unlock")
 		return r
 	}},
-	{"the action is unknown", "action_unknown", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
-		s.agreeable()
-		return s.agent(kind, transport).mustCall(request{tool: "charge_twice", args: args("A-1")})
-	}},
-	{"the contract is not accepted", "contract_not_accepted", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+	{"the action is unknown, though its contract lies in the folder", "action_unknown", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
 		s.agreeable()
 		return s.agent(kind, transport).mustCall(request{tool: "charge_new", args: args("A-1")})
+	}},
+	{"the contract is not accepted any more", "contract_not_accepted", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+		s.agreeable()
+		c := s.agent(kind, transport)
+		s.spctl("action", "remove", "charge_once")
+		return c.mustCall(request{tool: "charge_once", args: args("A-1")})
 	}},
 	{"the arguments are bad", "arguments_invalid", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
 		s.agreeable()

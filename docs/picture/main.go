@@ -1,6 +1,6 @@
-// Command picture draws what a program printed as an SVG of a terminal. It draws its standard input and nothing else:
+// Command picture draws what a program printed as an SVG of a terminal: its standard input, and nothing else.
 //
-//	{ echo '$ spctl demo'; ./bin/spctl demo; } | go run ./docs/picture > docs/demo.svg
+//	{ echo '$ spctl demo'; spctl demo; } | go run ./docs/picture > docs/demo.svg
 //
 // `make picture` does that. Bold, dim and the sixteen colours are kept; other control sequences are left out.
 package main

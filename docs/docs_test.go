@@ -1,0 +1,150 @@
+// Package docs_test holds the documents to what is really there.
+package docs_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"singlepass.dev/policy"
+)
+
+// documents reads every document by its path from the root of the repository.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		names, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[strings.TrimPrefix(name, "../")] = string(b)
+		}
+	}
+	if len(texts) < 5 {
+		t.Fatalf("found only %d documents", len(texts))
+	}
+	return texts
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+func TestEveryLinkWithinTheRepositoryLeadsSomewhere(t *testing.T) {
+	links := 0
+	for name, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("found no link")
+	}
+}
+
+var makeTarget = regexp.MustCompile("`make ([a-z]+)`|bash \\.ci/setup ([a-z]+)")
+
+func TestEveryMakeTargetThatIsNamedExists(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range documents(t) {
+		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
+			if target := m[1] + m[2]; !strings.Contains(string(makefile), "\n"+target+":") {
+				t.Errorf("%s names the make target %s, which there is not", name, target)
+			}
+		}
+	}
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(action:.*?)```")
+
+func TestEveryContractInTheDocumentsIsAccepted(t *testing.T) {
+	contracts := 0
+	for name, text := range documents(t) {
+		for _, m := range yamlBlock.FindAllStringSubmatch(text, -1) {
+			contracts++
+			if _, err := policy.Parse(name, []byte(m[1])); err != nil {
+				t.Errorf("a contract in %s: %v", name, err)
+			}
+		}
+	}
+	if contracts == 0 {
+		t.Error("found no contract")
+	}
+}
+
+// properties collects the names of all properties that a JSON Schema describes, but for those of the schema of a schema.
+func properties(schema map[string]any, into map[string]bool) {
+	for keyword, value := range schema {
+		if keyword == "properties" {
+			for name := range value.(map[string]any) {
+				into[name] = true
+			}
+		}
+		if keyword == "input" {
+			continue
+		}
+		switch v := value.(type) {
+		case map[string]any:
+			properties(v, into)
+		case []any:
+			for _, item := range v {
+				if m, ok := item.(map[string]any); ok {
+					properties(m, into)
+				}
+			}
+		}
+	}
+}
+
+func TestTheContractReferenceHasEveryField(t *testing.T) {
+	b, err := os.ReadFile("../policy/contract.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(b, &schema); err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]bool{}
+	properties(schema, fields)
+	if len(fields) < 20 {
+		t.Fatalf("the schema has only the fields %v", fields)
+	}
+	reference := documents(t)["docs/contracts.md"]
+	for field := range fields {
+		if !regexp.MustCompile("`[^`\n]*\\b" + field + "\\b[^`\n]*`").MatchString(reference) {
+			t.Errorf("docs/contracts.md does not describe %q", field)
+		}
+	}
+}
+
+func TestTheInterfaceReferenceHasEveryCodeOfARefusedCall(t *testing.T) {
+	source, err := os.ReadFile("../daemon/api/codes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _, found := strings.Cut(string(source), "// Codes of refused operator requests.")
+	codes := regexp.MustCompile(`Code = "([a-z_]+)"`).FindAllStringSubmatch(calls, -1)
+	if !found || len(codes) < 10 {
+		t.Fatalf("found only the codes %v", codes)
+	}
+	reference := documents(t)["docs/interface.md"]
+	for _, code := range codes {
+		if !strings.Contains(reference, "| `"+code[1]+"` |") {
+			t.Errorf("docs/interface.md does not describe %q", code[1])
+		}
+	}
+}
