@@ -205,7 +205,10 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 		claim := execution.Claim{Actor: q.Peer.Actor, Scope: rd.scope, Fingerprint: rd.fingerprint, Keyed: rd.key != "", Now: now}
 		live := e.claims[claimKey{claim.Actor, claim.Scope}]
 		for i := len(live) - 1; i >= 0; i-- {
-			found := judge(live[i].x, claim, rd)
+			found, err := e.judgeLocked(live[i].x, claim, rd)
+			if err != nil {
+				return nil, err
+			}
 			if found != nil && found.d == execution.KeyReused {
 				reused = cmp.Or(reused, found)
 			} else if found != nil {
@@ -229,23 +232,25 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 			if _, ok := e.live[x.ID]; ok {
 				continue
 			}
-			if found := judge(x, claim, rd); found != nil {
-				return found, nil
-			}
-			if x.Again == "" {
-				continue
-			}
-			// A repeat that came to nothing leads back to what it would have repeated, however many of them stand between.
-			if original, ok, err := e.byIDLocked(x.Again); err != nil {
-				return nil, err
-			} else if ok {
-				if found := judge(original, claim, rd); found != nil {
-					return found, nil
-				}
+			if found, err := e.judgeLocked(x, claim, rd); err != nil || found != nil {
+				return found, err
 			}
 		}
 	}
 	return reused, nil
+}
+
+// judgeLocked says what an execution means for the claim. A repeat that came to nothing leads back to what it would have repeated: the records keep only the newest of those
+// that match, and the original must not fall out of sight behind cards that lapsed.
+func (e *Engine) judgeLocked(x execution.Execution, c execution.Claim, rd reading) (*earlier, error) {
+	if found := judge(x, c, rd); found != nil || x.Again == "" {
+		return found, nil
+	}
+	original, ok, err := e.byIDLocked(x.Again)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return judge(original, c, rd), nil
 }
 
 func judge(x execution.Execution, c execution.Claim, rd reading) *earlier {

@@ -221,7 +221,10 @@ func (e *Engine) afterLocked(l *live) {
 			e.leaveCountLocked(l)
 		}
 	case execution.Unknown:
-		if e.mayRepeatLocked(l) == nil && l.attemptsInDoubt() < l.maxAttempts() && e.attachedLocked(l) {
+		if l.x.LastAttempt().Outcome == execution.NothingSent {
+			l.sends++
+		}
+		if e.mayRepeatLocked(l) == nil && l.sends < maxSends && l.attemptsInDoubt() < l.maxAttempts() && e.attachedLocked(l) {
 			e.againLocked(l)
 			return
 		}
@@ -232,7 +235,7 @@ func (e *Engine) afterLocked(l *live) {
 	}
 }
 
-// maxSends bounds the attempts of which provably nothing was sent.
+// maxSends bounds the attempts of which provably nothing was sent, for each call that asks for some.
 const maxSends = 3
 
 func (l *live) attemptsInDoubt() int {
@@ -308,6 +311,7 @@ func (e *Engine) recoverLocked(l *live, a *boundAction) {
 	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil {
 		return
 	}
+	l.sends = 0
 	if l.action == nil {
 		l.action = a
 	}

@@ -184,7 +184,7 @@ type live struct {
 	busy    bool            // an attempt or a commit is under way: not answerable
 	held    *channel.Outcome
 	changed chan struct{}
-	sends   int // attempts that provably sent nothing, in a row
+	sends   int // attempts that provably sent nothing, for the call that asked last
 	parked  bool
 	instead string // the execution whose result the person chose to hand out
 }

@@ -25,15 +25,22 @@ func (e *Engine) Prune(ctx context.Context) (int, error) {
 			if x.State.Open() {
 				continue
 			}
-			if err := e.cfg.Records.Erase(ctx, x.ID); err != nil {
+			e.mu.Lock()
+			l := e.reviveLocked(x)
+			if l.wantedLocked() {
+				e.mu.Unlock()
+				continue // somebody is about to read it
+			}
+			l.readers++
+			e.mu.Unlock()
+			err := e.cfg.Records.Erase(ctx, x.ID)
+			e.mu.Lock()
+			l.readers--
+			if err != nil {
+				e.retireLocked(l)
+				e.mu.Unlock()
 				return total, fmt.Errorf("pruning %s: %w", x.ID, err)
 			}
-			e.mu.Lock()
-			if l := e.live[x.ID]; l != nil && (l.busy || len(l.waiters) > 0 || l.readers > 0) {
-				e.mu.Unlock()
-				continue
-			}
-			l := e.reviveLocked(x)
 			commit, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindPruned, ID: x.ID}, lazy: true})
 			l.result = nil
 			e.retireLocked(l)

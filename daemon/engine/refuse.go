@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type refusalLimit struct {
 const (
 	refusalPeriod = time.Minute
 	refusalMost   = 60
+	refusalRuns   = 1024 // limits that are kept before they are looked through
 )
 
 // recordRefusalLocked journals a refusal, within the run's limit. It reports whether this one was recorded, which is also when the person is told.
@@ -40,6 +42,10 @@ func (e *Engine) recordRefusalLocked(q *request, code api.Code, reason string) b
 	now := e.cfg.Now()
 	lim := e.limits[q.Peer.Run]
 	if lim == nil {
+		if len(e.limits) >= refusalRuns {
+			// Processes that were refused and never seen again.
+			maps.DeleteFunc(e.limits, func(run string, l *refusalLimit) bool { return e.runs[run] == nil || now.Sub(l.since) >= refusalPeriod })
+		}
 		lim = &refusalLimit{since: now}
 		e.limits[q.Peer.Run] = lim
 	}

@@ -156,12 +156,13 @@ type rig struct {
 	target *target
 	cfg    engine.Config
 	*engine.Engine
-	records *records.Records
-	notices []engine.Notice
-	mu      sync.Mutex
-	actions []*policy.Action
-	behind  atomic.Bool                         // the records do not follow the journal
-	through func(engine.Journal) engine.Journal // optional: what the engine writes through
+	records     *records.Records
+	notices     []engine.Notice
+	mu          sync.Mutex
+	actions     []*policy.Action
+	quarantined bool
+	behind      atomic.Bool                         // the records do not follow the journal
+	through     func(engine.Journal) engine.Journal // optional: what the engine writes through
 }
 
 // late are records that can be made to stay behind, as they are for a moment after each commit.
@@ -292,6 +293,7 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.Engine = e
+	e.SetQuarantine(r.quarantined && r.records.Found().Quarantine != nil)
 	if err := e.Recover(); err != nil {
 		r.t.Fatal(err)
 	}

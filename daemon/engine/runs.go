@@ -88,7 +88,7 @@ func (e *Engine) runLocked(p *peer.Identity) *run {
 	return r
 }
 
-// Connected says that a peer has a connection, until the returned function is called. It makes nothing known: a run is recorded at its first call.
+// Connected says that a peer has a connection, until the returned function is called. The run behind it is recorded from then on.
 func (e *Engine) Connected(p *peer.Identity) (release func()) {
 	e.mu.Lock()
 	r := e.runLocked(p)

@@ -148,7 +148,9 @@ func (e *Engine) addLiveLocked(l *live) {
 }
 
 func (e *Engine) dropLiveLocked(l *live) {
-	delete(e.live, l.x.ID)
+	if e.live[l.x.ID] == l {
+		delete(e.live, l.x.ID)
+	}
 	k := claimKey{l.x.Actor, l.x.Scope}
 	list := e.claims[k]
 	for i, o := range list {
@@ -291,6 +293,7 @@ func (e *Engine) takeBackLocked(l *live) {
 // mend brings the journal back and then writes what was held. It believes the journal once an entry of its own is durable.
 func (e *Engine) mend() {
 	defer e.work.Done()
+	last := false
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := e.cfg.Journal.Resume()
 		if err == nil {
@@ -299,13 +302,17 @@ func (e *Engine) mend() {
 		if err == nil {
 			break
 		}
+		if last {
+			e.cfg.Logger.Error("the daemon stops while the journal cannot be written; what was held will be unknown", "error", err)
+			return
+		}
 		e.cfg.Logger.Warn("the journal still cannot be written", "error", err, "next_try_in", pause)
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-e.base.Done():
 			t.Stop()
-			return
+			last = true // once more for what is held
 		}
 	}
 	e.mu.Lock()

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -324,5 +327,171 @@ func TestNothingStartsOnceTheEngineCloses(t *testing.T) {
 	r.want(r.call(background, a, "pay", `{"order":"1"}`), api.CodeShuttingDown, 0)
 	if err := <-closed; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestADaemonInQuarantineSaysUnknownAndRecordsItWhenItIsAccepted(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	r.trust(a)
+	asked, release := make(chan struct{}), make(chan struct{})
+	r.target.answer = func(n int, q channel.Request) channel.Outcome {
+		close(asked)
+		<-release
+		return success(n)
+	}
+	r.kinds()
+	ctx, cancel := context.WithCancel(background)
+	done := r.begin(ctx, a, "pay", `{"order":"7"}`)
+	<-asked
+	// A daemon that is killed here leaves this.
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	close(release)
+	<-done
+	for _, d := range []string{dir, filepath.Join(dir, "journal")} {
+		if err := os.Chmod(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range append(journalFiles(dir), filepath.Join(dir, "index.db")) {
+		if err := os.Chmod(f, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := journalFiles(dir)[0]
+	b, err := os.ReadFile(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What comes behind the dispatch is garbage that no crash leaves.
+	end := bytes.LastIndexByte(b, '\n') + 1
+	b = append(append(b[:end:end], "{\"entry\":{}}\n"...), b[:bytes.IndexByte(b, '\n')+1]...)
+	if err := os.WriteFile(f, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := newRig(t, func(n *rig) { n.dir, n.keys, n.clock, n.quarantined = dir, r.keys, r.clock, true })
+	if next.records.Found().Quarantine == nil {
+		t.Fatal("the journal is not in quarantine")
+	}
+	got := next.call(background, a, "pay", `{"order":"7"}`)
+	next.want(got, "", 0)
+	if got.State != execution.Unknown {
+		t.Errorf("in quarantine it is %s: %s", got.State, got.Result)
+	}
+	next.want(next.call(background, a, "pay", `{"order":"8"}`), api.CodeQuarantine, 0)
+	next.trust(a) // a read works
+	if _, err := next.records.Journal().AcceptQuarantine("looked", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.records.Rebuild(); err != nil {
+		t.Fatal(err)
+	}
+	next.SetQuarantine(false)
+	if err := next.Recover(); err != nil {
+		t.Fatal(err)
+	}
+	next.want(next.call(background, a, "pay", `{"order":"8"}`), "", 1)
+	next.restart()
+	next.trust(a)
+	again := next.call(background, a, "pay", `{"order":"7"}`)
+	next.want(again, "", 0)
+	if again.State != execution.Unknown || again.ExecutionID != got.ExecutionID {
+		t.Errorf("after it was accepted: %s %s", again.State, again.Result)
+	}
+}
+
+func TestAnAgentIsToldNoStateThatIsNotDurable(t *testing.T) {
+	d := &disk{}
+	r := newRig(t, func(r *rig) { r.fs = d })
+	a := newAgent("1")
+	r.trust(a)
+	syncing, release := make(chan struct{}), make(chan struct{})
+	r.target.answer = func(n int, _ channel.Request) channel.Outcome {
+		d.set(func(op string) error {
+			if op == "sync" {
+				d.set(nil)
+				close(syncing)
+				<-release
+			}
+			return nil
+		})
+		return success(n)
+	}
+	done := r.begin(background, a, "pay", `{"order":"7"}`)
+	<-syncing
+	for _, tool := range []string{"execution_status", "executions_recent"} {
+		arguments := `{}`
+		if tool == "execution_status" {
+			list := r.call(background, a, "executions_recent", `{}`)
+			var l struct {
+				StructuredContent struct {
+					Executions []struct {
+						ID string `json:"execution_id"`
+					} `json:"executions"`
+				} `json:"structuredContent"`
+			}
+			if err := json.Unmarshal(list.Result, &l); err != nil || len(l.StructuredContent.Executions) == 0 {
+				t.Fatalf("%s: %v", list.Result, err)
+			}
+			arguments = `{"execution_id":"` + l.StructuredContent.Executions[0].ID + `"}`
+		}
+		if got := r.call(background, a, tool, arguments); bytes.Contains(got.Result, []byte(`"pay","state":"completed`)) || bytes.Contains(got.Result, []byte(`"pay\",\"state\":\"completed`)) {
+			t.Errorf("%s says %s", tool, got.Result)
+		}
+	}
+	close(release)
+	r.want(<-done, "", 1)
+}
+
+func TestAttemptsAreBoundedWhateverTheirMix(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	r.trust(a)
+	r.target.answer = func(n int, q channel.Request) channel.Outcome {
+		switch {
+		case n == 1:
+			return lost(n, q)
+		case n > 50:
+			return success(n)
+		}
+		return channel.Outcome{Verdict: channel.NotSent, Reason: "connection refused"}
+	}
+	got := r.call(background, a, "release", `{"order":"7"}`)
+	if n := r.target.effects(); n > 6 || got.State != execution.Unknown {
+		t.Errorf("%d attempts, and it is %s", n, got.State)
+	}
+	before := r.target.effects()
+	got = r.call(background, a, "release", `{"order":"7"}`)
+	if n := r.target.effects(); n == before || n > before+6 || got.State != execution.Unknown {
+		t.Errorf("a retry made %d attempts, and it is %s", n-before, got.State)
+	}
+}
+
+func TestAnOutcomeIsKeptThoughTheDaemonLocksAtThatMoment(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	r.trust(a)
+	for i := range 50 {
+		order := fmt.Sprintf(`{"order":"%d"}`, i)
+		asked := make(chan struct{})
+		r.target.answer = func(n int, _ channel.Request) channel.Outcome {
+			close(asked)
+			return success(n)
+		}
+		done := r.begin(background, a, "pay", order)
+		<-asked
+		r.lock()
+		got := <-done
+		if got.Code != "" || !bytes.Contains(got.Result, []byte("receipt")) {
+			t.Fatalf("round %d: %s %s", i, got.Code, got.Result)
+		}
+		r.unlock()
+		if again := r.call(background, a, "pay", order); !bytes.Equal(again.Result, got.Result) {
+			t.Fatalf("round %d: the recorded result is %s", i, again.Result)
+		}
 	}
 }

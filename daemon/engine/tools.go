@@ -96,10 +96,13 @@ func (e *Engine) findLocked(q *request, in ownInput) (execution.Execution, *call
 	if in.ExecutionID != "" {
 		x, there, err := e.byIDLocked(in.ExecutionID)
 		found, ok = x, there && err == nil
+		if l := e.live[in.ExecutionID]; l != nil {
+			found = l.toldLocked()
+		}
 	} else {
 		k := claimKey{q.Peer.Actor, "key:" + in.IntentKey}
 		if l := e.claims[k]; len(l) > 0 {
-			found, ok = l[len(l)-1].x, true
+			found, ok = l[len(l)-1].toldLocked(), true
 		} else if x, there, err := e.cfg.Records.MatchKey(k.actor, k.scope); err == nil {
 			found, ok = x, there
 		}
@@ -109,6 +112,14 @@ func (e *Engine) findLocked(q *request, in ownInput) (execution.Execution, *call
 	}
 	a := refusal(api.CodeNotFound, "there is no such execution that this process may see", "list your own with executions_recent", nil)
 	return found, &a
+}
+
+// toldLocked is the execution as an agent may know it: without an outcome that is not durable yet.
+func (l *live) toldLocked() execution.Execution {
+	if l.trimPending(); l.busy && l.x.State.Completed() && l.durable.State != "" {
+		return l.durable
+	}
+	return l.x
 }
 
 // agentRecord is what an agent may know of an execution.
@@ -231,7 +242,7 @@ func (e *Engine) toolRecent(_ context.Context, q *request, _ ownInput) call.Answ
 	var list []execution.Execution
 	for _, l := range e.live {
 		if mayReadLocked(q.run, l.x) {
-			list, seen[l.x.ID] = append(list, l.x), true
+			list, seen[l.x.ID] = append(list, l.toldLocked()), true
 		}
 	}
 	old, err := e.cfg.Records.Recent(q.Peer.Actor, recentLimit)

@@ -291,7 +291,8 @@ func (r *Records) Close() error {
 	err := r.journal.Close()
 	close(r.stop)
 	r.done.Wait()
-	r.dropKeys()
+	r.dropOpener()
+	r.dropSealer()
 	return errors.Join(err, r.index.Close())
 }
 
@@ -393,18 +394,20 @@ func (r *Records) Locked() {
 	if err := r.index.Flush(); err != nil {
 		r.cfg.Logger.Error("writing the index", "error", err)
 	}
-	r.dropKeys()
+	r.dropOpener()
 	r.mu.Lock()
 	public := r.public
 	r.mu.Unlock()
 	if public != nil {
+		// The new sealer takes the old one's place in one step: an outcome that comes in at this moment is sealed by one of them.
 		if err := r.SealTo(public); err != nil {
 			r.cfg.Logger.Error("beginning a sealing epoch", "error", err)
+			r.dropSealer()
 		}
 	}
 }
 
-func (r *Records) dropKeys() {
+func (r *Records) dropOpener() {
 	r.index.Lock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -412,6 +415,11 @@ func (r *Records) dropKeys() {
 		r.opener.Wipe()
 		r.opener = nil
 	}
+}
+
+func (r *Records) dropSealer() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.sealer != nil {
 		r.sealer.Wipe()
 		r.sealer = nil

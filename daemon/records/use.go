@@ -81,7 +81,7 @@ func (r *Records) Append(entries ...engine.Entry) engine.Commit {
 		if e.Payload != nil {
 			sealed, err := r.seal(e)
 			if err != nil {
-				return failedCommit(fmt.Errorf("%w: %w", engine.ErrEntry, err))
+				return failedCommit(err)
 			}
 			out[i].Sealed = sealed
 		}
