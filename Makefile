@@ -29,7 +29,7 @@ race: ## the same under the race detector
 	CGO_ENABLED=1 $(GO) test -race $(PACKAGES)
 
 e2e: ## real MCP clients against the real programs, built without cgo
-	$(GO) test $(E2E)
+	$(GO) test -timeout 30m $(E2E)
 
 check: lint build race e2e ## everything that must pass before a change is merged; continuous integration runs this
 
