@@ -161,6 +161,20 @@ func TestALauncherBetweenAgentAndBridgeIsPassedAndShown(t *testing.T) {
 	}
 }
 
+func TestATerminalsShellIsNoLauncher(t *testing.T) {
+	bridge := copyOf(t, self(t), "spctl")
+	id, l := newIdentifier(t, peer.Config{Bridge: bridge}), listenUnix(t)
+	profile := filepath.Join(t.TempDir(), "profile")
+	if err := os.WriteFile(profile, []byte("'"+bridge+"' mcp; exit\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Otherwise whatever started the terminal would be the agent, and the person could decide nothing in any shell of it.
+	p, nc := start(t, l, "connect", "/bin/bash", "--rcfile", profile, "-i")
+	if got := identify(t, id, nc); got.Agent.PID != p.cmd.Process.Pid {
+		t.Errorf("the agent is %+v, want the shell %d", got.Agent, p.cmd.Process.Pid)
+	}
+}
+
 func TestOnlyTheInstalledProgramInvokedAsMcpIsTheBridge(t *testing.T) {
 	bridge := copyOf(t, self(t), "spctl")
 	id, l := newIdentifier(t, peer.Config{Bridge: bridge}), listenUnix(t)

@@ -58,6 +58,22 @@ func scriptOf(name string, args []string) string {
 
 func isShell(name string) bool { return name == "sh" || name == "bash" || name == "dash" }
 
+// runsCommand says that a shell was given a command line with -c. Any other shell is somebody's terminal, or takes its commands from a file or a pipe.
+func runsCommand(name string, args []string) bool {
+	for i := 1; i < len(args); i++ {
+		switch arg := args[i]; {
+		case slices.Contains(interpreters[name], arg):
+			i++
+		case strings.HasPrefix(arg, "--") && len(arg) > 2, strings.HasPrefix(arg, "+"):
+		case !strings.HasPrefix(arg, "-"), arg == "-", arg == "--":
+			return false
+		case strings.Contains(arg, "c"):
+			return true
+		}
+	}
+	return false
+}
+
 // launcher says that a process only starts another one for its parent: a shell's -c, env, or the shims of npm and uv.
 func launcher(p Process, args []string) bool {
 	base := filepath.Base(p.Exe)
@@ -70,7 +86,7 @@ func launcher(p Process, args []string) bool {
 		return false
 	}
 	if isShell(name) {
-		return p.Script == "" && len(args) > 2
+		return runsCommand(name, args)
 	}
 	switch filepath.Base(p.Script) {
 	case "npx", "npx-cli.js", "npm", "npm-cli.js", "uvx":
