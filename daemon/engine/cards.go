@@ -26,7 +26,6 @@ type card struct {
 	tool    string
 	done    chan struct{} // closed when the card is answered or void
 	timer   *time.Timer
-	answer  *approval.Decision
 }
 
 // CardView is a card with everything that a person needs to decide.
@@ -189,7 +188,6 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	c.answer = &d
 	if session != nil {
 		e.openSessionLocked(c.run, session)
 	}

@@ -52,7 +52,7 @@ func (ix *Index) fold(e *Entry) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	s := ix.s
-	if e.Seq != s.position.Seq+1 && !(e.Gap && e.Seq > s.position.Seq) {
+	if !e.Evidence && e.Seq != s.position.Seq+1 && !(e.Gap && e.Seq > s.position.Seq) {
 		return fmt.Errorf("the index stands at entry %d", s.position.Seq)
 	}
 	kind, err := kindOf(e)
@@ -68,7 +68,9 @@ func (ix *Index) fold(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	s.position, s.dirty = e.Position, true
+	if s.dirty = true; !e.Evidence {
+		s.position = e.Position
+	}
 	return nil
 }
 

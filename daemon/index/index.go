@@ -71,7 +71,9 @@ type Entry struct {
 	Event   []byte           // the event as it stands in the journal; may be left out for an execution event that comes decoded
 	Decoded *execution.Event // optional: the same, when the caller has it decoded; At is taken from Time
 	Sealed  bool             // the line carries a sealed payload
-	Gap     bool             // the numbers between are left out by an operator's acceptance of a broken journal, or are kept as evidence only
+	// Evidence marks an entry inside of an accepted break, which has no place in the order: it is folded, and the position stays.
+	Evidence bool
+	Gap      bool // the numbers between are left out by an operator's acceptance of a broken journal, or are kept as evidence only
 }
 
 // Index is safe for concurrent use. Fold has one caller at a time by its nature: entries are folded in the journal's order.

@@ -9,6 +9,7 @@ import (
 	"crypto/hmac"
 	"crypto/hpke"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,7 +177,8 @@ func (f *folder) line(d journal.Durable) error {
 	at := f.r.index.Position().Seq
 	if d.Evidence {
 		f.lost = true
-		return nil
+		f.odd = f.evidence(d)
+		return f.odd
 	}
 	e, err := indexEntry(d)
 	if err == nil {
@@ -193,6 +195,30 @@ func (f *folder) line(d journal.Durable) error {
 	}
 	f.odd = err
 	return err
+}
+
+// evidence folds of a line inside of an accepted break what asks for care: that something may have been sent. A retry of it is then told "unknown" and is no new execution.
+// Whoever broke the journal may have written the line, so it permits nothing: no outcome is taken from it, and it is never sent again, whatever class it names.
+func (f *folder) evidence(d journal.Durable) error {
+	e, err := indexEntry(d)
+	if err != nil {
+		return nil // not even evidence
+	}
+	switch kind := execution.Kind(chain.EventKind(e.Event)); kind {
+	case execution.KindAccepted, execution.KindAuthorized, execution.KindDispatched:
+		e.Decoded = new(execution.Event)
+		if json.Unmarshal(e.Event, e.Decoded) != nil || e.Decoded.Kind != kind {
+			return nil
+		}
+		if a := e.Decoded.Acceptance; a != nil {
+			a.Class = execution.Irreversible
+		}
+		e.Evidence = true
+		if err := f.r.index.Fold([]index.Entry{e}); errors.Is(err, index.ErrNotAuthentic) {
+			return err
+		}
+	}
+	return nil
 }
 
 // onDurable is called by the journal's writer; it only queues.

@@ -51,7 +51,7 @@ func open(t *testing.T, dir string, k keys) *records.Records {
 func add(t *testing.T, r *records.Records, ev execution.Event) error {
 	t.Helper()
 	if ev.Kind == execution.KindAccepted {
-		ev.Acceptance = &execution.Acceptance{Tool: "pay", Class: execution.Irreversible, Actor: "exe:/a", Run: "run_1", Scope: "run:run_1", Fingerprint: "f " + ev.ID}
+		ev.Acceptance = &execution.Acceptance{Tool: "pay", Class: execution.Idempotent, Actor: "exe:/a", Run: "run_1", Scope: "run:run_1", Fingerprint: "f " + ev.ID}
 	}
 	b, err := json.Marshal(&ev)
 	if err != nil {
@@ -151,6 +151,13 @@ func TestRecordsGoOnBehindABreakThatWasAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			whole(t, r)
+			if name == "a changed line" {
+				// What stands behind the break is whole, and says that something may have been sent.
+				x, _, err := r.Find("act_3")
+				if err != nil || x.State != execution.Dispatched || x.Class != execution.Irreversible {
+					t.Errorf("of what stands behind the break is kept: %s, %s, %v", x.State, x.Class, err)
+				}
+			}
 			sent(t, r, "act_5")
 			// What the daemon still had in flight ends, whether the journal has its beginning or not.
 			for _, id := range []string{"act_3", "act_5"} {
