@@ -32,8 +32,25 @@ func oneLine(s string) string {
 	return escape(s, func(rune) bool { return false })
 }
 
+// blank are characters that Unicode counts as letters, marks or symbols and that show nothing: the printable ones of Default_Ignorable_Code_Point (UAX #44), and the empty braille
+// pattern. The variation selectors FE00 to FE0F stay: emoji are written with them.
+var blank = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x034f, Hi: 0x034f, Stride: 1},
+		{Lo: 0x115f, Hi: 0x1160, Stride: 1},
+		{Lo: 0x17b4, Hi: 0x17b5, Stride: 1},
+		{Lo: 0x180b, Hi: 0x180f, Stride: 1},
+		{Lo: 0x2800, Hi: 0x2800, Stride: 1},
+		{Lo: 0x3164, Hi: 0x3164, Stride: 1},
+		{Lo: 0xffa0, Hi: 0xffa0, Stride: 1},
+	},
+	R32: []unicode.Range32{{Lo: 0xe0100, Hi: 0xe01ef, Stride: 1}},
+}
+
 func escape(s string, keep func(rune) bool) string {
-	harmless := func(r rune) bool { return keep(r) || r == ' ' || (unicode.IsPrint(r) && r != utf8.RuneError) }
+	harmless := func(r rune) bool {
+		return keep(r) || r == ' ' || (unicode.IsPrint(r) && r != utf8.RuneError && !unicode.Is(blank, r))
+	}
 	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
 		return s
 	}

@@ -12,15 +12,17 @@ import (
 
 func TestNothingThatATerminalActsOnIsPrinted(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain äöü 日本 ‹›…\t|\n":     "plain äöü 日本 ‹›…\t|\n",
-		"\x1b[31mred\x1b[0m":        `\u001b[31mred\u001b[0m`,
-		"\u202egpj.exe":             `\u202egpj.exe`,
-		"a\u2066b\u200b\ufeffc":     `a\u2066b\u200b\ufeffc`,
-		"\u009b2J":                  `\u009b2J`,
-		"\r\x00\x7f":                `\u000d\u0000\u007f`,
-		"\U000e0041":                `\udb40\udc41`,
-		"not utf-8: \xff":           `not utf-8: \ufffd`,
-		"line\u2028separator\u2029": `line\u2028separator\u2029`,
+		"plain äöü 日本 ‹›…\t|\n":       "plain äöü 日本 ‹›…\t|\n",
+		"\x1b[31mred\x1b[0m":          `\u001b[31mred\u001b[0m`,
+		"\u202egpj.exe":               `\u202egpj.exe`,
+		"a\u2066b\u200b\ufeffc":       `a\u2066b\u200b\ufeffc`,
+		"\u009b2J":                    `\u009b2J`,
+		"pay\u3164\u115f\u2800\u034f": `pay\u3164\u115f\u2800\u034f`,
+		"a\U000e0101":                 `a\udb40\udd01`,
+		"\r\x00\x7f":                  `\u000d\u0000\u007f`,
+		"\U000e0041":                  `\udb40\udc41`,
+		"not utf-8: \xff":             `not utf-8: \ufffd`,
+		"line\u2028separator\u2029":   `line\u2028separator\u2029`,
 	} {
 		var out bytes.Buffer
 		n, err := cli.Clean(&out).Write([]byte(in))

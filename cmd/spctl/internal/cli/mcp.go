@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/bridge"
@@ -19,6 +20,10 @@ spctl connect. It holds no credential and decides nothing. The agent is the proc
 			out, ok := a.cfg.Out.(*os.File)
 			if !ok {
 				return errors.New("running the bridge: standard output is not a file of the system")
+			}
+			if in, ok := a.cfg.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+				// The daemon would take the person's own shell for the agent, and refuse every decision made in it.
+				return usage("standard input is a terminal: this is started by an agent, not by a person").WithHint("spctl connect")
 			}
 			h, err := a.places()
 			if err != nil {
