@@ -187,20 +187,62 @@ func checkFolder(dir string) error {
 	return checkAncestors(dir)
 }
 
-// checkAncestors refuses a folder above which anybody may rename things. Group-writable folders pass: with user private groups they are common and harmless.
+// maxLinks is how many symbolic links Linux follows in one path (path_resolution(7)).
+const maxLinks = 40
+
+// checkAncestors refuses a folder above which somebody else can exchange things, by following the path as the system does: through the symbolic links, whose owners count too.
+// Group-writable folders pass: with user private groups they are common and harmless.
 func checkAncestors(dir string) error {
-	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
-		info, err := os.Stat(parent)
-		if err != nil {
-			return fmt.Errorf("checking folder %s: %w", parent, err)
+	at, links := string(filepath.Separator), 0
+	if err := checkAncestor(at); err != nil {
+		return err
+	}
+	for todo := parts(filepath.Dir(dir)); len(todo) > 0; {
+		next := todo[0]
+		todo = todo[1:]
+		if next == ".." {
+			at = filepath.Dir(at)
+			continue
 		}
-		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return &Problem{parent, fmt.Sprintf("lets everybody exchange what is in it (mode %04o)", info.Mode().Perm()), "chmod o-w " + quote(parent)}
+		next = filepath.Join(at, next)
+		if err := checkAncestor(next); err != nil {
+			return err
 		}
-		if parent == filepath.Dir(parent) {
-			return nil
+		switch link, err := os.Readlink(next); {
+		case err != nil: // no link
+			at = next
+		case links == maxLinks:
+			return fmt.Errorf("checking folder %s: there are too many symbolic links above it", dir)
+		default:
+			links++
+			if filepath.IsAbs(link) {
+				at = string(filepath.Separator)
+			}
+			todo = append(parts(link), todo...)
 		}
 	}
+	return nil
+}
+
+func parts(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
+}
+
+// overflowUser owns what a user namespace does not map (user_namespaces(7)): in a container without root, the folders of the system.
+const overflowUser = 65534
+
+func checkAncestor(parent string) error {
+	info, err := os.Lstat(parent)
+	if err != nil {
+		return fmt.Errorf("checking folder %s: %w", parent, err)
+	}
+	if uid := owner(info); uid != 0 && uid != os.Getuid() && uid != overflowUser {
+		return &Problem{parent, fmt.Sprintf("belongs to user %d, who can exchange what is in it", uid), "choose a folder below your own, for instance --home ~/.sp"}
+	}
+	if info.IsDir() && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return &Problem{parent, fmt.Sprintf("lets everybody exchange what is in it (mode %04o)", info.Mode().Perm()), "chmod o-w " + quote(parent)}
+	}
+	return nil
 }
 
 // CheckFile refuses a file that is not a regular one, not ours, or open to others. A missing file gives an error that is fs.ErrNotExist.

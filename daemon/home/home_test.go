@@ -97,6 +97,24 @@ func TestAForeignFolderIsRefused(t *testing.T) {
 	}
 }
 
+func TestAFolderBelowSomebodyElsesIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	top := t.TempDir()
+	theirs, ours := filepath.Join(top, "theirs"), filepath.Join(top, "ours")
+	must(t, os.Mkdir(theirs, 0o755), os.Mkdir(ours, 0o700), os.Chown(theirs, 12345, -1))
+	// A link of theirs that leads to a folder of ours today can lead elsewhere tomorrow; a link of ours may lead through one of theirs.
+	must(t, os.Symlink(ours, filepath.Join(theirs, "link")), os.Symlink(ours, filepath.Join(top, "link")), os.Lchown(filepath.Join(top, "link"), 12345, -1))
+	must(t, os.Symlink("theirs/link", filepath.Join(top, "link2")), os.Symlink("ours", filepath.Join(top, "own")))
+	for _, below := range []string{"theirs", "theirs/link", "link", "link2"} {
+		if err := resolve(t, filepath.Join(top, below, "h"), environment()).Create(); err == nil || !strings.Contains(err.Error(), "belongs to user 12345, who can exchange") {
+			t.Errorf("below %s: got %v", below, err)
+		}
+	}
+	must(t, resolve(t, filepath.Join(top, "own", "h"), environment()).Create())
+}
+
 func TestASocketPathThatDoesNotFitIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	h := resolve(t, filepath.Join(t.TempDir(), strings.Repeat("x", 100)), environment())
 	err := h.Create()
