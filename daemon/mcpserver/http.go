@@ -72,6 +72,7 @@ func (s *Server) HTTPServer() *http.Server {
 		ConnContext:       s.ConnContext,
 		ConnState:         s.ConnState,
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       10 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
 }
@@ -130,11 +131,14 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A page that was rebound to this address by DNS still sends its own name.
 	if !loopbackHost(r.Host) {
+		w.Header().Set("Connection", "close")
 		http.Error(w, "the Host header must name this machine: use 127.0.0.1 or localhost", http.StatusForbidden)
 		return
 	}
 	identity, err := hc.identify(s)
 	if err != nil {
+		// Whoever has nothing to say here must not hold a descriptor of ours: on loopback any user can connect.
+		w.Header().Set("Connection", "close")
 		s.cfg.Logger.Warn("refusing an HTTP connection", "remote", hc.nc.RemoteAddr().String(), "error", err)
 		http.Error(w, "the process behind this connection cannot be told; it must run on this machine as the same user", http.StatusForbidden)
 		return

@@ -101,6 +101,29 @@ func TestAnHTTPClientOfEitherRevisionCallsAToolAtTheSameURL(t *testing.T) {
 	}
 }
 
+func TestARefusedHTTPPeerHoldsNoConnection(t *testing.T) {
+	stranger := func(c *mcpserver.Config) {
+		c.IdentifyTCP = func(netip.AddrPort, netip.AddrPort) (*peer.Identity, error) {
+			return nil, errors.New("it belongs to user 1000")
+		}
+	}
+	for host, change := range map[string]func(*mcpserver.Config){"127.0.0.1": stranger, "rebound.example": nil} {
+		url, _ := serveHTTP(t, enginetest.New(t), oneRun, change)
+		nc, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.WriteString(nc, "GET /mcp HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 403") {
+			t.Errorf("host %s: %s, %v", host, answer, err)
+		}
+	}
+}
+
 func TestAnHTTPClientThatCancelsGetsItsCallDetachedAndNothingCounts(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
