@@ -27,6 +27,7 @@ type answer struct {
 	cut    bool   // there was more than the limit
 	extra  bool   // there was more than the answer declared
 	broken string // why the body is not whole; "" if it is
+	hidden string // why the body is withheld; "" if it is not
 }
 
 // told are the header fields that an agent is given.
@@ -70,6 +71,10 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 	if scrubbed {
 		o.Reason = join(o.Reason, "the secret was in the answer and was taken out")
 	}
+	if a.hidden = a.unseen(s); a.hidden != "" {
+		a.body = nil
+		o.Reason = join(o.Reason, a.withholding())
+	}
 	if a.cut || a.broken != "" {
 		a.body = wholeRunes(a.body)
 	}
@@ -89,8 +94,13 @@ func (a *answer) oddities() string {
 	if a.extra {
 		s = join(s, "the target sent more than the answer that it announced")
 	}
+	if a.hidden != "" {
+		s = join(s, a.withholding())
+	}
 	return s
 }
+
+func (a *answer) withholding() string { return "the body is withheld: " + a.hidden }
 
 func join(a, b string) string {
 	if a == "" {

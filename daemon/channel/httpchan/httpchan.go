@@ -16,7 +16,8 @@
 // allows; not_sent is then said only if the request never had a connection.
 //
 // The credential's bytes are reached inside secret.Use alone. With a side effect they are copied once, into the request's buffer, which is wiped once it is written; crypto/tls and
-// the kernel have copies of their own, and read_only leaves strings on the heap. Everything that the target answered is scrubbed of it (package scrub).
+// the kernel have copies of their own, and read_only leaves strings on the heap. Everything that the target answered is scrubbed of it (package scrub). A body that is packed
+// (Content-Encoding, although none was asked for) is looked through where that is gzip, and withheld where the secret is in it or it cannot be looked through.
 //
 // Addresses: the host is resolved once, each address is checked, and that address is dialled. Unspecified, link-local, multicast and cloud metadata addresses are refused, also inside
 // IPv4-mapped and NAT64 ones. Loopback is allowed; private networks are left to Config.AllowAddress.
