@@ -208,7 +208,7 @@ func TestTooManyWrongPassphrasesSayWhenTheNextIsTaken(t *testing.T) {
 	var e struct {
 		Error api.Error `json:"error"`
 	}
-	if err := json.Unmarshal([]byte(body), &e); err != nil || status != 429 || e.Error.Code != api.CodeTooManyTries || e.Error.RetryAfter < 1 {
+	if err := json.Unmarshal([]byte(body), &e); err != nil || status != 429 || e.Error.Code != api.CodeTooManyTries || e.Error.RetryAfter < 1 || strings.Contains(e.Error.Hint, " 0s") {
 		t.Errorf("%d %s", status, body)
 	}
 }

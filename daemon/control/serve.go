@@ -200,8 +200,8 @@ func (s *Server) translate(err error) *api.Error {
 	var tries *vault.TooManyTriesError
 	switch {
 	case errors.As(err, &tries):
-		return api.Errorf(api.CodeTooManyTries, "too many wrong passphrases").WithRetryAfter(tries.RetryAfter).
-			WithHint("the next one is taken in %s", tries.RetryAfter.Round(time.Second))
+		e := api.Errorf(api.CodeTooManyTries, "too many wrong passphrases").WithRetryAfter(tries.RetryAfter)
+		return e.WithHint("the next one is taken in %s", time.Duration(e.RetryAfter)*time.Second)
 	case errors.Is(err, vault.ErrTooManyTries):
 		return api.Errorf(api.CodeTooManyTries, "too many wrong passphrases")
 	case errors.Is(err, vault.ErrLocked):
