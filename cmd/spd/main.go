@@ -76,7 +76,7 @@ func serve(ctx context.Context, dir, web string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log})
+	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log, Settled: trim})
 	if err != nil {
 		return err
 	}

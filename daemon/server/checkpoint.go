@@ -55,6 +55,9 @@ func (s *Server) checkpoints(ctx context.Context) {
 	t := time.NewTicker(checkpointEvery)
 	defer t.Stop()
 	for {
+		if s.cfg.Settled != nil {
+			s.cfg.Settled()
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -41,6 +41,9 @@ type Config struct {
 	Version string       // required
 	Bridge  string       // required: the installed spctl, whose "mcp" command stands for its parent
 	Logger  *slog.Logger // required
+
+	Channels map[effect.Channel]channel.Channel // optional: in place of the real ones, for benchmarks
+	Settled  func()                             // optional: called when the work of the start, or of an unlock, is done
 }
 
 // Server is a running daemon.
@@ -115,9 +118,12 @@ func Open(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, s.records.Close)
-	web := httpchan.New(httpchan.Config{})
+	channels := cfg.Channels
+	if channels == nil {
+		channels = map[effect.Channel]channel.Channel{effect.HTTP: httpchan.New(httpchan.Config{})}
+	}
 	s.engine, err = engine.New(engine.Config{
-		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault}, Channels: map[effect.Channel]channel.Channel{effect.HTTP: web},
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault}, Channels: channels,
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin, CardTTL: s.conf.CardTTL,
 		Notify: func(n engine.Notice) {
 			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)
