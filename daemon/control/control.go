@@ -8,7 +8,7 @@
 //   - A secret never stands in an answer, an error or a log line.
 //   - A stream starts with a snapshot, so that whoever reads it has missed nothing; it ends when the vault locks.
 //
-// Non-promises: a passphrase passes through net/http's buffers on its way, and those are not wiped. A program of the same user that is not an agent's descendant can ask too; it
+// Non-promises: a passphrase passes through the buffers of net/http and encoding/json on its way, and those are not wiped. A program of the same user that is not an agent's descendant can ask too; it
 // gets as far as the passphrase.
 //
 // Frozen: the paths under /v1/ and the JSON of package api. Paths and fields may be added.
