@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -67,45 +69,60 @@ func askEverything(ix *index.Index, j *journal) error {
 	return errors.Join(append(errs, err1, err2, err3)...)
 }
 
-func TestEveryRowThatIsRemovedOrChangedIsNoticed(t *testing.T) {
-	j := newJournal(21).tell(70)
+func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
+	j := newJournal(21).tell(120)
 	path := stopped(t, j, len(j.entries))
-	var keys [][]byte
-	edit(t, path, func(rows, _, _, _ *bbolt.Bucket) error {
-		return rows.ForEach(func(k, _ []byte) error { keys = append(keys, bytes.Clone(k)); return nil })
+	var keys [2][][]byte
+	edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error {
+		for i, b := range []*bbolt.Bucket{rows, bins} {
+			for k := range bucketKeys(b) {
+				keys[i] = append(keys[i], k)
+			}
+		}
+		return nil
 	})
-	if len(keys) < 15 {
-		t.Fatalf("only %d rows", len(keys))
+	if len(keys[0]) < 8 || len(keys[1]) < 30 {
+		t.Fatalf("only %d rows and %d bins", len(keys[0]), len(keys[1]))
 	}
 	whole := must[[]byte](t)(os.ReadFile(path))
-	for i, k := range keys {
-		for what, f := range map[string]func(*bbolt.Bucket) error{
-			"removed": func(b *bbolt.Bucket) error { return b.Delete(k) },
-			"changed": func(b *bbolt.Bucket) error {
-				v := bytes.Clone(b.Get(k))
-				v[len(v)/2] ^= 1
-				return b.Put(k, v)
-			},
-			"emptied": func(b *bbolt.Bucket) error { return b.Put(k, nil) },
-			"swapped": func(b *bbolt.Bucket) error { return b.Put(k, bytes.Clone(b.Get(keys[(i+1)%len(keys)]))) },
-		} {
-			if err := os.WriteFile(path, whole, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			edit(t, path, func(rows, _, _, _ *bbolt.Bucket) error { return f(rows) })
-			ix := open(t, path) // an open execution without its row is noticed here already, and begins an empty index
-			if ix.Position().Seq > 0 {
-				notAuthentic(t, what+" row "+string(k[:1]), askEverything(ix, j))
-			}
-			if err := ix.Close(); err != nil {
-				t.Fatal(err)
+	for which, keys := range keys {
+		for i, k := range keys {
+			for what, f := range map[string]func(*bbolt.Bucket) error{
+				"removed": func(b *bbolt.Bucket) error { return b.Delete(k) },
+				"changed": func(b *bbolt.Bucket) error {
+					v := bytes.Clone(b.Get(k))
+					v[len(v)/2] ^= 1
+					return b.Put(k, v)
+				},
+				"emptied": func(b *bbolt.Bucket) error { return b.Put(k, nil) },
+				"swapped": func(b *bbolt.Bucket) error { return b.Put(k, bytes.Clone(b.Get(keys[(i+1)%len(keys)]))) },
+			} {
+				if err := os.WriteFile(path, whole, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error { return f([]*bbolt.Bucket{rows, bins}[which]) })
+				ix := open(t, path) // an open execution without its row is noticed here already, and begins an empty index
+				if ix.Position().Seq > 0 {
+					notAuthentic(t, fmt.Sprintf("%s %s %q", []string{"row", "bin"}[which], what, k), askEverything(ix, j))
+				}
+				if err := ix.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
 }
 
+func bucketKeys(b *bbolt.Bucket) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		c := b.Cursor()
+		for k, _ := c.First(); k != nil && yield(bytes.Clone(k)); k, _ = c.Next() {
+		}
+	}
+}
+
 // Whoever edits the file can also compute its hashes again, which need no key. The root is what cannot be computed.
-func TestARowRemovedWithAllItsHashesIsNoticed(t *testing.T) {
+func TestAnExecutionRemovedWithAllItsHashesIsNoticed(t *testing.T) {
 	j := newJournal(22).tell(300)
 	path := stopped(t, j, len(j.entries))
 	var victim string
@@ -114,21 +131,24 @@ func TestARowRemovedWithAllItsHashesIsNoticed(t *testing.T) {
 			victim = id
 		}
 	}
-	edit(t, path, func(rows, bins, table, head *bbolt.Bucket) error {
+	edit(t, path, func(_, bins, table, head *bbolt.Bucket) error {
 		var raw struct {
 			Salt [16]byte `json:"salt"`
 		}
 		if err := json.Unmarshal(head.Get([]byte("meta")), &raw); err != nil {
 			return err
 		}
-		k := []byte("x" + victim)
-		sum := sha256.Sum256(append(raw.Salt[:], k...))
+		k := raw.Salt[:]
+		for _, part := range []string{"execution", victim} {
+			k = append(append(k, byte(len(part))), part...)
+		}
+		sum := sha256.Sum256(k)
 		n := binary.BigEndian.Uint16(sum[:]) % 8192
 		name := binary.BigEndian.AppendUint16(nil, n)
 		var left []byte
-		for entry := range slices.Chunk(bins.Get(name), 48) {
-			if !bytes.Equal(entry[:16], sum[2:18]) {
-				left = append(left, entry...)
+		for listing := range slices.Chunk(bins.Get(name), 16+6) {
+			if !bytes.Equal(listing[:16], sum[2:18]) {
+				left = append(left, listing...)
 			}
 		}
 		digest := make([]byte, 32)
@@ -141,7 +161,7 @@ func TestARowRemovedWithAllItsHashesIsNoticed(t *testing.T) {
 			t.Error("the test computes the wrong bin")
 		}
 		copy(chunk[int(n%128)*32:], digest)
-		return errors.Join(rows.Delete(k), bins.Put(name, left), table.Put([]byte{byte(n / 128)}, chunk))
+		return errors.Join(bins.Put(name, left), table.Put([]byte{byte(n / 128)}, chunk))
 	})
 	ix := open(t, path)
 	if _, found, err := ix.Get(victim); found || err != nil {
@@ -182,11 +202,12 @@ func TestWhatTheFileSaysOfItselfIsCoveredByTheRoot(t *testing.T) {
 			return nil
 		},
 		"counts": func(m map[string]any, _ *bbolt.Bucket) error { m["counts"] = map[string]int{}; return nil },
-		"open":   func(m map[string]any, _ *bbolt.Bucket) error { m["open"] = []string{}; return nil },
+		"open":   func(m map[string]any, _ *bbolt.Bucket) error { m["open"] = []int{}; return nil },
+		"newest": func(m map[string]any, _ *bbolt.Bucket) error { m["newest"] = ""; return nil },
 		"number": func(m map[string]any, _ *bbolt.Bucket) error { m["executions"] = 1; return nil },
 		"salt": func(m map[string]any, _ *bbolt.Bucket) error {
 			m["salt"] = make([]int, 16)
-			m["open"] = []string{}
+			m["open"] = []int{}
 			return nil
 		},
 		"no root":   func(_ map[string]any, head *bbolt.Bucket) error { return head.Delete([]byte("root")) },
@@ -262,7 +283,7 @@ func TestAChangeWhileTheDaemonRunsIsNoticed(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, path string, older []byte){
 		"a state in place": func(t *testing.T, path string, _ []byte) {
 			b := must[[]byte](t)(os.ReadFile(path))
-			from, to := []byte(`"state":"expired"`), []byte(`"state":"unknown"`)
+			from, to := []byte("\x08expired"), []byte("\x08unknown")
 			if !bytes.Contains(b, from) {
 				t.Fatal("nothing to change")
 			}
@@ -332,8 +353,8 @@ func TestACorruptFileIsRebuiltAndNeverCrashes(t *testing.T) {
 	cases := map[string][]byte{"empty": {}, "short": whole[:5000], "text": []byte("not a database\n"), "garbage": garbage(1 << 16)}
 	for i := range 16 {
 		b := bytes.Clone(whole)
-		page := 4096 * (2 + r.IntN(len(b)/4096-2))
-		copy(b[page+16:], garbage(1+r.IntN(4000))) // behind the page's header
+		page := 16384 * (2 + r.IntN(len(b)/16384-2))
+		copy(b[page+16:], garbage(1+r.IntN(16000))) // behind the page's header
 		cases[string(rune('A'+i))] = b
 	}
 	for what, b := range cases {

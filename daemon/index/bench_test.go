@@ -62,6 +62,7 @@ func BenchmarkLookup(b *testing.B) {
 		first := calls(0, 1)[0].Decoded
 		b.Run(fmt.Sprintf("no earlier execution/%d", n), func(b *testing.B) {
 			b.ReportAllocs()
+			defer perOperation(b)()
 			for i := 0; b.Loop(); i++ {
 				fingerprint := fmt.Sprintf("hmac-sha256:%064x", i)
 				if x, err := ix.Match(first.Acceptance.Actor, first.Acceptance.Scope, fingerprint); err != nil || len(x) != 0 {
@@ -71,6 +72,7 @@ func BenchmarkLookup(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("an earlier execution/%d", n), func(b *testing.B) {
 			b.ReportAllocs()
+			defer perOperation(b)()
 			for b.Loop() {
 				if x, err := ix.Match(first.Acceptance.Actor, first.Acceptance.Scope, first.Acceptance.Fingerprint); err != nil || len(x) != 1 {
 					b.Fatal(x, err)
@@ -78,6 +80,7 @@ func BenchmarkLookup(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("newest 20/%d", n), func(b *testing.B) {
+			defer perOperation(b)()
 			for b.Loop() {
 				if x, err := ix.List(index.Query{Actor: first.Acceptance.Actor, Limit: 20}); err != nil || len(x) != 20 {
 					b.Fatal(len(x), err)
@@ -85,6 +88,7 @@ func BenchmarkLookup(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("list that finds nothing/%d", n), func(b *testing.B) {
+			defer perOperation(b)()
 			for b.Loop() {
 				if x, err := ix.List(index.Query{Run: "run_none"}); err != nil || len(x) != 0 {
 					b.Fatal(len(x), err)
@@ -101,6 +105,12 @@ func processor() time.Duration {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// perOperation reports the time of the processor for each operation until the function that it returns is called.
+func perOperation(b *testing.B) func() {
+	start := processor()
+	return func() { b.ReportMetric(float64((processor()-start).Nanoseconds())/float64(b.N), "cpu-ns/op") }
 }
 
 // BenchmarkFoldAndFlush takes whole calls of five events in; one flush for every 16384 calls.

@@ -2,8 +2,10 @@ package index
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"singlepass.dev/daemon/execution"
 )
@@ -13,62 +15,126 @@ func (ix *Index) Check() error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	s := ix.s
-	all, err := s.store.all()
+	all, err := s.all()
 	if err != nil {
 		return err
-	}
-	for _, o := range []overlay{s.flushing, s.active} {
-		for key, v := range o {
-			if all[key], err = encode(v); err != nil {
-				return err
-			}
-		}
 	}
 	return s.check(all)
 }
 
-// all reads every row of the file, checking that bins and rows match each other and the table in both directions.
-func (s *store) all() (map[string][]byte, error) {
-	s.begin.Lock()
-	defer s.begin.Unlock()
-	rows := make(map[string][]byte)
-	err := guard(func() error {
-		tx, t, err := s.read()
-		if err != nil {
-			return err
+// everything is all that the index knows.
+type everything struct {
+	records  []*record
+	heads    []head
+	runs     map[string]*Run
+	runList  []string
+	ordinals map[place]uint64
+}
+
+// all puts what is in memory over what is in the file.
+func (s *state) all() (*everything, error) {
+	rows, all, err := s.store.all()
+	if err != nil {
+		return nil, err
+	}
+	var one summary
+	for n := uint64(0); n*perPage < s.executions; n++ {
+		heads, err := decodeHeads(rows[numbered(listPages, n)])
+		if p := s.heldPage(n); p != nil {
+			heads, err = p.heads, nil
+		} else if !one.decode(rows[numbered(listSummaries, n/perSummary)], n%perSummary) || one != summarize(heads) {
+			return nil, fmt.Errorf("page %d is not what its summary says", n)
 		}
-		defer tx.Rollback() //nolint:errcheck // a read transaction
-		entries := 0
+		if err != nil {
+			return nil, err
+		}
+		all.heads = append(all.heads, heads...)
+	}
+	groups := make(map[uint64][]*record)
+	for n := range s.executions {
+		r := s.heldAt(n)
+		if r == nil {
+			if groups[n/perGroup] == nil {
+				if groups[n/perGroup], err = decodeRecords(rows[numbered(listGroups, n/perGroup)]); err != nil {
+					return nil, fmt.Errorf("group of the execution %d: %w", n, err)
+				}
+			}
+			if uint64(len(groups[n/perGroup])) <= n%perGroup {
+				return nil, errMissing
+			}
+			r = groups[n/perGroup][n%perGroup]
+		}
+		all.records = append(all.records, r)
+		if n >= s.filed {
+			all.ordinals[s.store.idPlace(r.X.ID)] = n
+		}
+	}
+	for n := uint64(0); n*perRunList < s.runs; n++ {
+		ids, err := decodeRunList(rows[numbered(listRuns, n)])
+		if held := s.heldRunList(n); held != nil {
+			ids, err = held, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all.runList = append(all.runList, ids...)
+	}
+	for key, row := range rows {
+		if key[0] == 'r' {
+			if all.runs[key[1:]], err = decodeRun(row); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, o := range []*overlay{s.flushing, s.active} {
+		if o != nil {
+			maps.Copy(all.runs, o.runs)
+			maps.Copy(all.ordinals, o.found)
+		}
+	}
+	return all, nil
+}
+
+// all reads every row and the directory of the file, checking that they match the bins, and the bins the table, in both directions.
+func (s *store) all() (map[string][]byte, *everything, error) {
+	rows := make(map[string][]byte)
+	all := &everything{runs: make(map[string]*Run), ordinals: make(map[place]uint64)}
+	err := s.view(func(v *view) error {
+		listed := 0
 		for n := range binCount {
-			bin, err := s.bin(tx, t, n)
+			bin, err := v.binOf(n, nil)
 			if err != nil {
 				return err
 			}
-			entries += len(bin) / entrySize
+			size := tagSize + valueSize(n)
+			if n >= directoryBins {
+				listed += len(bin) / size
+				continue
+			}
+			for l := range slices.Chunk(bin, size) {
+				all.ordinals[place{uint16(n), [tagSize]byte(l)}] = ordinalOf(l[tagSize:])
+			}
 		}
-		err = tx.Bucket(bucketRows).ForEach(func(key, _ []byte) error {
-			value, err := s.lookup(tx, t, key)
+		err := v.rows.ForEach(func(key, _ []byte) error {
+			value, err := v.row(string(key))
 			if err != nil {
 				return err
 			}
 			if value == nil {
 				return fmt.Errorf("%w: a row was added", ErrNotAuthentic)
 			}
-			rows[string(key)] = value
+			rows[string(key)] = bytes.Clone(value)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if entries != len(rows) {
-			return fmt.Errorf("%w: %d rows where %d are listed", ErrNotAuthentic, len(rows), entries)
+		if listed != len(rows) {
+			return fmt.Errorf("%w: %d rows where %d are listed", ErrNotAuthentic, len(rows), listed)
 		}
 		for i := range chunks {
-			var want []byte
-			for j := range perChunk {
-				want = append(want, t[i*perChunk+j][:]...)
-			}
-			got := tx.Bucket(bucketTable).Get(chunkKey(i))
+			want := v.generation.table.chunk(i)
+			got := v.tx.Bucket(bucketTable).Get(chunkKey(i))
 			if got == nil {
 				got = make([]byte, len(want))
 			}
@@ -78,45 +144,41 @@ func (s *store) all() (map[string][]byte, error) {
 		}
 		return nil
 	})
-	return rows, err
+	return rows, all, err
 }
 
-// check compares the rows with each other, and with what is kept beside them.
-func (s *state) check(all map[string][]byte) error {
+// check compares the parts with each other, and with what is kept beside them.
+func (s *state) check(all *everything) error {
 	counts := make(map[execution.State]int)
-	records, runs := uint64(0), uint64(0)
-	for key, value := range all {
-		switch key[0] {
-		case 'x':
-			r, err := decodeJSON[record](value)
-			if err != nil {
-				return fmt.Errorf("row of %s: %w", key[1:], err)
-			}
-			records++
-			counts[r.X.State]++
-			if err := s.checkRecord(all, key[1:], r); err != nil {
-				return fmt.Errorf("%s: %w", key[1:], err)
-			}
-		case 'r':
-			r, err := decodeJSON[Run](value)
-			if err != nil {
-				return fmt.Errorf("row of %s: %w", key[1:], err)
-			}
-			runs++
-			if h, ok := headIn(all, listRuns, r.Ordinal); !ok || h != (head{id: r.ID}) || key[1:] != r.ID {
-				return fmt.Errorf("run %s is not in its place in the list", key[1:])
-			}
+	open := 0
+	places := make(map[place]uint64)
+	for n, r := range all.records {
+		if err := s.checkRecord(all, uint64(n), r); err != nil {
+			return fmt.Errorf("%s: %w", r.X.ID, err)
+		}
+		x := &r.X
+		counts[x.State]++
+		if x.State.Open() {
+			open++
+		}
+		places[s.store.idPlace(x.ID)] = r.Ordinal
+		places[s.store.matchPlace(x.Actor, x.Scope, x.Fingerprint)] = r.Ordinal
+		if keyed(x.Scope) {
+			places[s.store.keyPlace(x.Actor, x.Scope)] = r.Ordinal
 		}
 	}
-	open := 0
-	for _, state := range execution.States() {
-		if state.Open() {
-			open += counts[state]
+	for n, id := range all.runList {
+		if r := all.runs[id]; r == nil || r.ID != id || r.Ordinal != uint64(n) {
+			return fmt.Errorf("run %s is not in its place in the list", id)
 		}
 	}
 	switch {
-	case records != s.executions || runs != s.runs:
-		return fmt.Errorf("%d executions and %d runs where there should be %d and %d", records, runs, s.executions, s.runs)
+	case len(all.heads) != len(all.records):
+		return fmt.Errorf("%d executions are in the activity and %d exist", len(all.heads), len(all.records))
+	case !maps.Equal(places, all.ordinals):
+		return errors.New("the directory does not find the newest of each")
+	case uint64(len(all.runList)) != s.runs || len(all.runs) != len(all.runList):
+		return fmt.Errorf("%d runs are listed, %d exist and there should be %d", len(all.runList), len(all.runs), s.runs)
 	case !maps.Equal(counts, s.counts):
 		return fmt.Errorf("states are counted as %v and are %v", s.counts, counts)
 	case open != len(s.open):
@@ -125,43 +187,29 @@ func (s *state) check(all map[string][]byte) error {
 	return nil
 }
 
-func (s *state) checkRecord(all map[string][]byte, id string, r *record) error {
+func (s *state) checkRecord(all *everything, n uint64, r *record) error {
 	x := &r.X
-	if x.ID != id {
-		return fmt.Errorf("its row holds %s", x.ID)
+	if r.Ordinal != n || n >= uint64(len(all.heads)) || all.heads[n] != headOf(x) {
+		return errors.New("its place in the activity shows something else")
 	}
-	if h, ok := headIn(all, listExecutions, r.Ordinal); !ok || h != headOf(x) {
-		return fmt.Errorf("its place in the activity shows something else")
-	}
-	if ref, ok := s.open[id]; ok != x.State.Open() || ok && ref != (openRef{x.Run, x.Actor}) {
+	if ref, ok := s.open[n]; ok != x.State.Open() || ok && ref != (openRef{x.Run, x.Actor}) {
 		return fmt.Errorf("it is %s and kept as open: %v", x.State, ok)
 	}
-	ids, err := decodeMatches(all[matchKey(x.Actor, x.Scope, x.Fingerprint)])
-	if err != nil {
-		return err
+	if x.ID > s.newest {
+		return fmt.Errorf("it is newer than the newest, %s", s.newest)
 	}
-	listed := false
-	for _, other := range ids {
-		listed = listed || other == id
-		if all[recordKey(other)] == nil {
-			return fmt.Errorf("%s is listed with it and does not exist", other)
+	for _, earlier := range r.Earlier {
+		if earlier >= n {
+			return errors.New("it was compared with a later one")
+		}
+		y := &all.records[earlier].X
+		if x.Actor != y.Actor || x.Scope != y.Scope || x.Fingerprint != y.Fingerprint {
+			return fmt.Errorf("it was compared with %s", y.ID)
 		}
 	}
-	if !listed && (len(ids) < maxMatches || x.State.Open()) {
-		return fmt.Errorf("its fingerprint does not find it")
-	}
-	if keyed(x.Scope) {
-		if ids, err := decodeMatches(all[keyedKey(x.Actor, x.Scope)]); err != nil || len(ids) != 1 {
-			return fmt.Errorf("its key finds %d executions: %w", len(ids), err)
-		}
+	// What is open is found from the newest, whatever came after it.
+	if newest := all.ordinals[s.store.matchPlace(x.Actor, x.Scope, x.Fingerprint)]; x.State.Open() && newest != n && !slices.Contains(all.records[newest].Earlier, n) {
+		return errors.New("its fingerprint does not find it")
 	}
 	return nil
-}
-
-func headIn(all map[string][]byte, list byte, ordinal uint64) (head, bool) {
-	p, err := decodePage(all[pageKey(list, ordinal/perPage)])
-	if err != nil || uint64(len(p.heads)) <= ordinal%perPage {
-		return head{}, false
-	}
-	return p.heads[ordinal%perPage], true
 }

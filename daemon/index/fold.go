@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"singlepass.dev/daemon/execution"
 )
@@ -94,103 +95,163 @@ func kindOf(e *Entry) (string, error) {
 
 // foldExecution changes nothing unless it succeeds, apart from bringing rows into memory.
 func (s *state) foldExecution(e *Entry) error {
-	ev := e.Decoded
-	if ev == nil {
-		ev = new(execution.Event)
-		if err := json.Unmarshal(e.Event, ev); err != nil {
-			return fmt.Errorf("reading event: %w", err)
-		}
+	var ev execution.Event
+	if e.Decoded != nil {
+		ev = *e.Decoded
+	} else if err := json.Unmarshal(e.Event, &ev); err != nil {
+		return fmt.Errorf("reading event: %w", err)
 	}
-	at := *ev
-	at.At = e.Time
-	if len(at.ID) > 255 {
-		return fmt.Errorf("execution id has %d bytes, 255 at most", len(at.ID))
+	ev.At = e.Time.Round(0).UTC()
+	if len(ev.ID) > 255 {
+		return fmt.Errorf("execution id has %d bytes, 255 at most", len(ev.ID))
 	}
-	r, found, err := s.own(at.ID)
+	r, err := s.own(ev.ID)
 	if err != nil {
 		return err
 	}
-	if !found {
-		r = &record{Ordinal: s.executions, Accepted: e.Position}
-	}
-	x, err := execution.Apply(r.X, at)
-	if err != nil {
-		return err
-	}
-	h, err := s.head(listExecutions, r.Ordinal)
-	if err != nil {
-		return err
-	}
-	if found {
-		h.update(&x)
-		s.count(r.X.State, -1)
+	if r == nil {
+		r, err = s.accept(e, ev)
 	} else {
-		if err := s.addMatch(&x); err != nil {
-			return err
-		}
-		*h = headOf(&x)
-		s.executions++
-		s.active[recordKey(x.ID)] = r
+		err = s.change(r, ev)
 	}
-	s.count(x.State, +1)
-	r.X, r.Last = x, e.Position
+	if err != nil {
+		return err
+	}
+	r.Last = e.Position
 	switch {
-	case x.Pruned:
-		r.Arguments, r.Result = false, nil
-	case e.Sealed && at.Kind == execution.KindAccepted:
+	case r.X.Pruned:
+		r.Arguments, r.HasResult, r.Result = false, false, Position{}
+	case e.Sealed && ev.Kind == execution.KindAccepted:
 		r.Arguments = true
-	case e.Sealed && at.Kind == execution.KindObserved:
-		r.Result = new(e.Position)
-	}
-	if x.State.Open() {
-		s.open[x.ID] = openRef{x.Run, x.Actor}
-	} else {
-		delete(s.open, x.ID)
+	case e.Sealed && ev.Kind == execution.KindObserved:
+		r.HasResult, r.Result = true, e.Position
 	}
 	return nil
 }
 
-// own returns a record that may be changed in place.
-func (s *state) own(id string) (*record, bool, error) {
-	key := recordKey(id)
-	if v, ok := s.active[key]; ok {
-		return v.(*record), true, nil
-	}
-	r, found, err := resolve(s, key, decodeJSON[record])
-	if err != nil || !found {
-		return nil, false, err
-	}
-	mine := *r
-	s.active[key] = &mine
-	return &mine, true, nil
-}
-
-func (s *state) count(state execution.State, by int) {
-	if s.counts[state] += by; s.counts[state] == 0 {
-		delete(s.counts, state)
-	}
-}
-
-func (s *state) addMatch(x *execution.Execution) error {
-	key := matchKey(x.Actor, x.Scope, x.Fingerprint)
-	ids, _, err := resolve(s, key, decodeMatches)
+func (s *state) accept(e *Entry, ev execution.Event) (*record, error) {
+	x, err := execution.Apply(execution.Execution{}, ev)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	r := &record{X: x, Ordinal: s.executions, Accepted: e.Position}
+	place := s.store.matchPlace(x.Actor, x.Scope, x.Fingerprint)
+	if r.Earlier, err = s.earlier(place); err != nil {
+		return nil, err
+	}
+	p, err := s.page(r.Ordinal / perPage)
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(p.heads)) != r.Ordinal%perPage {
+		return nil, errShortPage
+	}
+	p.heads = append(p.heads, headOf(&x))
+	p.records[r.Ordinal%perPage] = r
+	s.active.ids[x.ID] = r
+	s.active.found[place] = r.Ordinal
+	if keyed(x.Scope) {
+		s.active.found[s.store.keyPlace(x.Actor, x.Scope)] = r.Ordinal
+	}
+	s.executions++
+	s.newest = max(s.newest, x.ID)
+	s.counts[x.State]++
+	s.open[r.Ordinal] = openRef{x.Run, x.Actor} // as everything is that was just accepted
+	return r, nil
+}
+
+// earlier returns what a repeat is compared with: what the newest execution at a place was compared with, and that one.
+func (s *state) earlier(p place) ([]uint64, error) {
+	n, found := s.heldPlace(p)
+	if !found {
+		var err error
+		if n, found, err = s.store.ordinal(p); err != nil || !found {
+			return nil, err
+		}
+	}
+	r, err := s.at(n)
+	if err != nil {
+		return nil, err
 	}
 	// What is closed never opens again, so what falls out here is never missed.
-	older := max(0, len(ids)+1-maxMatches)
-	kept := make(matches, 0, maxMatches+1)
-	for i, id := range ids {
-		if _, open := s.open[id]; open || i >= older {
-			kept = append(kept, id)
+	older := len(r.Earlier) + 2 - maxMatches
+	kept := make([]uint64, 0, maxMatches)
+	for i, n := range r.Earlier {
+		if _, open := s.open[n]; open || i >= older {
+			kept = append(kept, n)
 		}
 	}
-	ids = append(kept, x.ID)
-	s.active[key] = ids
-	if keyed(x.Scope) {
-		s.active[keyedKey(x.Actor, x.Scope)] = matches{x.ID}
+	return append(kept, n), nil
+}
+
+func (s *state) change(r *record, ev execution.Event) error {
+	x, err := execution.Apply(r.X, ev)
+	if err != nil {
+		return err
+	}
+	before := r.X.State
+	r.X = x
+	s.active.pages[r.Ordinal/perPage].heads[r.Ordinal%perPage].update(&x)
+	if x.State == before {
+		return nil
+	}
+	s.counts[x.State]++
+	if s.counts[before]--; s.counts[before] == 0 {
+		delete(s.counts, before)
+	}
+	if !x.State.Open() {
+		delete(s.open, r.Ordinal)
 	}
 	return nil
+}
+
+// own returns a record that may be changed in place, or nil when there is none.
+func (s *state) own(id string) (*record, error) {
+	if r := s.active.ids[id]; r != nil {
+		return r, nil
+	}
+	if id > s.newest {
+		return nil, nil
+	}
+	r := s.heldID(id)
+	if r == nil {
+		var err error
+		if r, err = s.store.byID(id); err != nil || r == nil {
+			return nil, err
+		}
+	}
+	p, err := s.page(r.Ordinal / perPage)
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(p.heads)) <= r.Ordinal%perPage {
+		return nil, errShortPage
+	}
+	mine := *r
+	p.records[r.Ordinal%perPage], s.active.ids[id] = &mine, &mine
+	return &mine, nil
+}
+
+var errShortPage = fmt.Errorf("%w: a page of the activity is too short", ErrNotAuthentic)
+
+// page returns a page that may be changed in place.
+func (s *state) page(n uint64) (*page, error) {
+	if p := s.active.pages[n]; p != nil {
+		return p, nil
+	}
+	p := new(page)
+	if q := s.heldPage(n); q != nil {
+		p.heads = append(make([]head, 0, perPage), q.heads...)
+	} else if n*perPage < s.filed {
+		var err error
+		if p.heads, err = stored(s.store, numbered(listPages, n), decodeHeads); err != nil {
+			return nil, err
+		}
+	} else {
+		p.heads = make([]head, 0, perPage)
+	}
+	s.active.pages[n] = p
+	return p, nil
 }
 
 func (s *state) foldRun(e *Entry, kind string) error {
@@ -203,18 +264,18 @@ func (s *state) foldRun(e *Entry, kind string) error {
 	if v.Run == "" || len(v.Run) > 255 {
 		return fmt.Errorf("event %s names no run in its member run", kind)
 	}
-	before, found, err := resolve(s, runKey(v.Run), decodeJSON[Run])
-	if err != nil {
-		return err
+	before := s.heldRun(v.Run)
+	if before == nil {
+		var err error
+		if before, err = stored(s.store, runKey(v.Run), decodeRun); err != nil {
+			return err
+		}
 	}
 	after := Run{ID: v.Run, Ordinal: s.runs}
-	if found {
+	if before != nil {
 		after = *before
-	} else if h, err := s.head(listRuns, after.Ordinal); err != nil {
+	} else if err := s.listRun(v.Run); err != nil {
 		return err
-	} else {
-		h.id = v.Run
-		s.runs++
 	}
 	fact := Fact{At: e.Time, Seq: e.Seq, Event: bytes.Clone(e.Event)}
 	switch kind {
@@ -228,6 +289,20 @@ func (s *state) foldRun(e *Entry, kind string) error {
 		after.Ended = fact
 	}
 	after.Last = e.Seq
-	s.active[runKey(v.Run)] = &after
+	s.active.runs[v.Run] = &after
+	return nil
+}
+
+func (s *state) listRun(id string) error {
+	n := s.runs / perRunList
+	ids := s.heldRunList(n)
+	if ids == nil {
+		var err error
+		if ids, err = stored(s.store, numbered(listRuns, n), decodeRunList); err != nil {
+			return err
+		}
+	}
+	s.active.runLists[n] = append(slices.Clip(ids), id)
+	s.runs++
 	return nil
 }

@@ -9,11 +9,12 @@
 //
 // # Authenticity
 //
-// The file lies where an agent of the same user can write, while the daemon runs and while it does not. Every row (an execution, a list of matches, a page of the
-// activity, a run) has an entry in one of 8192 bins, by a hash of its key; a bin lists the hashes of the keys and of the contents of its rows; a table in memory holds the
-// hash of every bin. A lookup reads the bin, compares it with the table and then the row with the bin, so a row that was changed, removed or set back is noticed at the
-// lookup, absent rows included, at a cost that depends on the rows of one bin. The root, a MAC under a vault key over the table, the position, the counts and
-// the list of open executions, is written with every Flush and checked once, by Authenticate at unlock. All hashes are SHA-256 and need no key, so that a locked daemon still notices.
+// The file lies where an agent of the same user can write, while the daemon runs and while it does not. Rows hold eight executions each, in the order of their acceptance, or the short form of 128,
+// or what summarizes 64 such pages. What finds an execution, its id, its fingerprint or a client's key, is listed in one of 8192 bins of the directory by a hash of it, with the execution's
+// ordinal; the digest of every row is listed in one of 2048 more. A table in memory holds the hash of every bin. A lookup compares the bin with the table and the row with its
+// bin, so what was changed, removed or set back is noticed at the lookup, absences included, at a cost that depends on one bin and one row. The root, a MAC under a vault key
+// over the table, the position, the counts and the list of open executions, is written with every Flush and checked once, by Authenticate at unlock. All hashes are SHA-256 and
+// need no key, so that a locked daemon still notices.
 //
 // An older copy of the whole file, put in place while the daemon is stopped, is authentic; the caller folds the journal from its Position and loses nothing. The caller compares
 // Position with the journal's own hash at that number first.
@@ -28,8 +29,15 @@
 //
 // # Non-promises
 //
+// A file that a crash, a full disk or a stray write has damaged is noticed and rebuilt. One that was made to harm bbolt may still stop the process: a branch page that is its own child makes bbolt
+// recurse until Go ends the program, which cannot be caught, and finding such a page takes reading every branch of the file. Who can write the file can as well kill the
+// process; but the file stays, so the remedy is to delete it.
+//
 // The index believes the entries that it is given: whether the journal tells the truth is the journal's business. Somebody who can write the file can make the
 // daemon rebuild it, over and over. File permissions are the caller's: the file is made with 0600.
+//
+// A search by Text reads every execution that the other fields of the Query choose. Flushing is dearer in a longer journal: a batch rewrites the bins that it touches, and a bin has
+// some five bytes for every thousand executions.
 //
 // The file format is not frozen: another version is rebuilt.
 package index

@@ -1,11 +1,9 @@
 package index
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,16 +19,51 @@ type state struct {
 
 	position   Position
 	counts     map[execution.State]int
-	open       map[string]openRef // every open execution: few, since each waits for a person or a target
+	open       map[uint64]openRef // every open execution, by its ordinal: few, since each waits for a person or a target
 	executions uint64             // how many there are; also the ordinal of the next one
+	filed      uint64             // how many of them are in the file
 	runs       uint64
+	newest     string // the greatest id of an execution: what is greater was never accepted, which needs no look into the file
 
-	active   overlay // folded and not being written. Its records and pages belong to it alone and are changed in place; everything else in it is replaced, not changed
-	flushing overlay // being written by Flush; read-only
-	dirty    bool    // the position has moved since the last Flush
+	active   *overlay // folded and not being written. Its records and pages belong to it alone and are changed in place; everything else in it is replaced, not changed
+	flushing *overlay // being written by Flush, or nil; read-only
+	flushes  uint64   // how often flushing was written
+	dirty    bool     // the position has moved since the last Flush
 }
 
-type overlay map[string]any // by the key of the row: *record, matches, *page, *Run
+// overlay holds what is newer than the file.
+type overlay struct {
+	ids      map[string]*record // by execution
+	pages    map[uint64]*page   // by number; they hold the same records
+	found    map[place]uint64   // the newest execution with an actor, scope and fingerprint, or a key
+	runs     map[string]*Run
+	runLists map[uint64][]string
+}
+
+// newOverlay returns an empty one with room for so many executions.
+func newOverlay(n int) *overlay {
+	return &overlay{make(map[string]*record, n), make(map[uint64]*page), make(map[place]uint64, n), make(map[string]*Run), make(map[uint64][]string)}
+}
+
+func (o *overlay) size() int { return len(o.ids) + len(o.runs) }
+
+// add puts what is newer over o.
+func (o *overlay) add(newer *overlay) {
+	maps.Copy(o.ids, newer.ids)
+	maps.Copy(o.found, newer.found)
+	maps.Copy(o.runs, newer.runs)
+	maps.Copy(o.runLists, newer.runLists)
+	for n, p := range newer.pages {
+		if old := o.pages[n]; old != nil {
+			for i, r := range old.records {
+				if p.records[i] == nil {
+					p.records[i] = r
+				}
+			}
+		}
+		o.pages[n] = p
+	}
+}
 
 type openRef struct{ run, actor string }
 
@@ -40,25 +73,13 @@ type meta struct {
 	Salt       [16]byte                `json:"salt"`
 	Position   Position                `json:"position"`
 	Counts     map[execution.State]int `json:"counts"`
-	Open       []string                `json:"open"`
+	Open       []uint64                `json:"open"` // ordinals
 	Executions uint64                  `json:"executions"`
 	Runs       uint64                  `json:"runs"`
+	Newest     string                  `json:"newest"`
 }
 
-const format = 1
-
-// record is the row of an execution.
-type record struct {
-	X         execution.Execution `json:"execution"`
-	Ordinal   uint64              `json:"ordinal"` // its place in the order of acceptance
-	Last      Position            `json:"last"`    // the entry that changed it last
-	Accepted  Position            `json:"accepted"`
-	Arguments bool                `json:"arguments,omitempty"` // the entry at Accepted carries the sealed arguments
-	Result    *Position           `json:"result,omitempty"`    // the entry that carries the sealed result
-}
-
-// matches are the ids of executions with one actor, scope and fingerprint, oldest first.
-type matches []string
+const format = 2
 
 // maxMatches bounds what a repeat is compared with. Open executions are never dropped from it.
 const maxMatches = 8
@@ -81,32 +102,23 @@ type Run struct {
 	Last       uint64 `json:"last_change"` // seq
 }
 
-// The keys of rows. Ids are cut from hashes by their first byte, and no id is empty.
-func recordKey(id string) string { return "x" + id }
-func runKey(run string) string   { return "r" + run }
+func runKey(run string) string { return "r" + run }
 
-func matchKey(actor, scope, fingerprint string) string {
-	return "m" + hashed(actor, scope, fingerprint)
-}
-func keyedKey(actor, scope string) string { return "k" + hashed(actor, scope) }
+// The keys of the directory.
+func (s *store) idPlace(id string) place { return s.directory("execution", id) }
 
-func pageKey(list byte, n uint64) string {
-	return string(binary.BigEndian.AppendUint64([]byte{list}, n))
+func (s *store) keyPlace(actor, scope string) place {
+	return s.directory("key", actor, scope)
 }
 
-func hashed(parts ...string) string {
-	var size [4]byte
-	h := sha256.New()
-	for _, p := range parts {
-		binary.BigEndian.PutUint32(size[:], uint32(len(p)))
-		h.Write(size[:])
-		h.Write([]byte(p))
-	}
-	return string(h.Sum(nil))
+func (s *store) matchPlace(actor, scope, fingerprint string) place {
+	return s.directory("match", actor, scope, fingerprint)
 }
 
 // keyed says whether a scope comes from a client's key: then the key finds the execution whatever its fingerprint.
 func keyed(scope string) bool { return strings.HasPrefix(scope, "key:") }
+
+func malformedRow() error { return fmt.Errorf("%w: a row is malformed", ErrNotAuthentic) }
 
 func freshState(path string) (*state, error) {
 	st, err := createStore(path)
@@ -115,7 +127,7 @@ func freshState(path string) (*state, error) {
 	}
 	return &state{
 		store: st, verified: true, rootless: true,
-		counts: map[execution.State]int{}, open: map[string]openRef{}, active: overlay{},
+		counts: map[execution.State]int{}, open: map[uint64]openRef{}, active: newOverlay(0),
 	}, nil
 }
 
@@ -124,7 +136,7 @@ func openState(path string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &state{store: st, active: overlay{}, open: map[string]openRef{}}
+	s := &state{store: st, active: newOverlay(0), open: map[uint64]openRef{}}
 	if err := s.load(); err != nil {
 		st.abandon()
 		return nil, err
@@ -140,107 +152,161 @@ func (s *state) load() error {
 	if m.Format != format {
 		return fmt.Errorf("%w: it has format %d and this program writes %d", ErrNotAuthentic, m.Format, format)
 	}
-	s.store.salt, s.position, s.counts, s.executions, s.runs = m.Salt, m.Position, m.Counts, m.Executions, m.Runs
+	s.store.salt, s.position, s.counts, s.executions, s.runs, s.newest = m.Salt, m.Position, m.Counts, m.Executions, m.Runs, m.Newest
+	s.filed = s.executions
 	if s.counts == nil {
 		s.counts = map[execution.State]int{}
 	}
-	for _, id := range m.Open {
-		r, err := s.record(id)
+	for _, n := range m.Open {
+		r, err := s.at(n)
 		if err != nil {
 			return err
 		}
-		if r == nil {
-			return fmt.Errorf("%w: an open execution is missing", ErrNotAuthentic)
-		}
-		s.open[id] = openRef{r.X.Run, r.X.Actor}
+		s.open[n] = openRef{r.X.Run, r.X.Actor}
 	}
 	return nil
 }
 
 func (s *state) encodeMeta() ([]byte, error) {
-	open := make([]string, 0, len(s.open))
-	for id := range s.open {
-		open = append(open, id)
-	}
-	slices.Sort(open)
-	return json.Marshal(meta{format, s.store.salt, s.position, s.counts, open, s.executions, s.runs})
+	return json.Marshal(meta{
+		format, s.store.salt, s.position, s.counts, slices.Sorted(maps.Keys(s.open)), s.executions, s.runs, s.newest,
+	})
 }
 
-// overlaid returns a row that is in memory.
-func (s *state) overlaid(key string) (any, bool) {
-	if v, ok := s.active[key]; ok {
-		return v, true
+// heldID returns the record of an execution if it is in memory, else nil.
+func (s *state) heldID(id string) *record {
+	if r := s.active.ids[id]; r != nil || s.flushing == nil {
+		return r
 	}
-	v, ok := s.flushing[key]
-	return v, ok
+	return s.flushing.ids[id]
 }
 
-// resolve reads a row from memory or, decoded, from the file.
-func resolve[T any](s *state, key string, decode func([]byte) (T, error)) (T, bool, error) {
-	if v, ok := s.overlaid(key); ok {
-		return v.(T), true, nil
+// heldAt returns the record at an ordinal if it is in memory, else nil.
+func (s *state) heldAt(n uint64) *record {
+	if p := s.active.pages[n/perPage]; p != nil && p.records[n%perPage] != nil {
+		return p.records[n%perPage]
 	}
-	return stored(s.store, key, decode)
-}
-
-func stored[T any](st *store, key string, decode func([]byte) (T, error)) (T, bool, error) {
-	var none T
-	b, err := st.get([]byte(key))
-	if err != nil || b == nil {
-		return none, false, err
-	}
-	v, err := decode(b)
-	if err != nil {
-		return none, false, fmt.Errorf("%w: a row is malformed", ErrNotAuthentic)
-	}
-	return v, true, nil
-}
-
-func decodeJSON[T any](b []byte) (*T, error) {
-	v := new(T)
-	return v, json.Unmarshal(b, v)
-}
-
-// A list of ids is stored with a length byte before each; the daemon's ids have 30.
-func decodeMatches(b []byte) (matches, error) {
-	var m matches
-	for len(b) > 0 {
-		n := int(b[0])
-		if n >= len(b) {
-			return nil, ErrNotAuthentic
+	if s.flushing != nil {
+		if p := s.flushing.pages[n/perPage]; p != nil {
+			return p.records[n%perPage]
 		}
-		m, b = append(m, string(b[1:1+n])), b[1+n:]
 	}
-	return m, nil
-}
-
-// appendRow appends the stored form of a row.
-func appendRow(to *bytes.Buffer, v any) error {
-	switch v := v.(type) {
-	case matches:
-		for _, id := range v {
-			to.WriteByte(byte(len(id)))
-			to.WriteString(id)
-		}
-		return nil
-	case *page:
-		to.Write(v.encode())
-		return nil
-	}
-	if err := json.NewEncoder(to).Encode(v); err != nil {
-		return err
-	}
-	to.Truncate(to.Len() - 1) // the encoder's line break
 	return nil
 }
 
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	err := appendRow(&b, v)
-	return b.Bytes(), err
+// heldPlace returns what a match or a key finds in memory.
+func (s *state) heldPlace(p place) (uint64, bool) {
+	n, ok := s.active.found[p]
+	if !ok && s.flushing != nil {
+		n, ok = s.flushing.found[p]
+	}
+	return n, ok
 }
 
-func (s *state) record(id string) (*record, error) {
-	r, _, err := resolve(s, recordKey(id), decodeJSON[record])
+// heldPage returns a page if it is in memory, else nil.
+func (s *state) heldPage(n uint64) *page {
+	if p := s.active.pages[n]; p != nil || s.flushing == nil {
+		return p
+	}
+	return s.flushing.pages[n]
+}
+
+func (s *state) heldRun(id string) *Run {
+	if r := s.active.runs[id]; r != nil || s.flushing == nil {
+		return r
+	}
+	return s.flushing.runs[id]
+}
+
+func (s *state) heldRunList(n uint64) []string {
+	if l := s.active.runLists[n]; l != nil || s.flushing == nil {
+		return l
+	}
+	return s.flushing.runLists[n]
+}
+
+// at returns the record at an ordinal, which must exist.
+func (s *state) at(n uint64) (*record, error) {
+	if r := s.heldAt(n); r != nil {
+		return r, nil
+	}
+	return s.store.at(n)
+}
+
+// What follows reads the file.
+
+// at returns the record at an ordinal, which must exist.
+func (s *store) at(n uint64) (*record, error) {
+	var r *record
+	err := s.view(func(v *view) (err error) {
+		r, err = v.at(n)
+		return err
+	})
+	if err == nil && r == nil {
+		err = errMissing
+	}
 	return r, err
 }
+
+var errMissing = fmt.Errorf("%w: an execution is listed and has no row", ErrNotAuthentic)
+
+// at returns the record at an ordinal, or nil.
+func (v *view) at(n uint64) (*record, error) {
+	b, err := v.row(numbered(listGroups, n/perGroup))
+	if err != nil || b == nil {
+		return nil, err
+	}
+	r, err := decodeRecord(b, int(n%perGroup))
+	if err == nil && r.Ordinal != n {
+		return nil, malformedRow()
+	}
+	return r, err
+}
+
+// byID returns an execution's record, or nil.
+func (s *store) byID(id string) (*record, error) {
+	p := s.idPlace(id)
+	var r *record
+	err := s.view(func(v *view) error {
+		n, found, err := v.ordinal(p)
+		if err != nil || !found {
+			return err
+		}
+		if r, err = v.at(n); err == nil && (r == nil || r.X.ID != id) {
+			return errMissing
+		}
+		return err
+	})
+	return r, err
+}
+
+func (s *store) ordinal(p place) (n uint64, found bool, err error) {
+	err = s.view(func(v *view) error {
+		n, found, err = v.ordinal(p)
+		return err
+	})
+	return n, found, err
+}
+
+// stored returns a row of the file, decoded, or the zero value. What decode returns must not point into the row.
+func stored[T any](s *store, key string, decode func([]byte) (T, error)) (T, error) {
+	var t T
+	err := s.view(func(v *view) error {
+		b, err := v.row(key)
+		if err == nil && b != nil {
+			t, err = decode(b)
+		}
+		return err
+	})
+	return t, err
+}
+
+func decodeRun(b []byte) (*Run, error) {
+	r := new(Run)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, malformedRow()
+	}
+	return r, nil
+}
+
+func cloned(b []byte) ([]byte, error) { return slices.Clone(b), nil }
