@@ -186,6 +186,7 @@ func (e *Engine) finish(l *live, attempt int, out channel.Outcome) {
 func (e *Engine) holdLocked(l *live, out channel.Outcome) {
 	l.busy = true
 	l.held = &out
+	l.holds++
 	e.cfg.Logger.Error("an outcome is held until the journal can be written", "execution_id", l.x.ID, "verdict", string(out.Verdict))
 }
 

@@ -183,6 +183,7 @@ type live struct {
 	readers int             // execution_wait calls; they read, and are no reason to dispatch
 	busy    bool            // an attempt or a commit is under way: not answerable
 	held    *channel.Outcome
+	holds   int // how often an outcome had to be held
 	changed chan struct{}
 	sends   int // attempts that provably sent nothing, for the call that asked last
 	parked  bool

@@ -332,9 +332,16 @@ func (e *Engine) catchUpLocked() {
 		case l.held != nil:
 			o, attempt := *l.held, l.x.LastAttempt().Number
 			l.held = nil
+			// The first try is at once. What fails although the journal works, for whatever reason, must not be tried in a loop.
+			pause := time.NewTimer(min(time.Duration(l.holds-1)*time.Second, 30*time.Second))
 			e.work.Add(1)
 			go func() {
 				defer e.work.Done()
+				defer pause.Stop()
+				select {
+				case <-pause.C:
+				case <-e.base.Done():
+				}
 				e.finish(l, attempt, o)
 			}()
 		case l.over || !l.busy && !l.unrecorded:

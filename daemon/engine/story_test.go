@@ -495,3 +495,100 @@ func TestAnOutcomeIsKeptThoughTheDaemonLocksAtThatMoment(t *testing.T) {
 		}
 	}
 }
+
+// TestWhateverTheDiskDoesEachIntentIsOneEffect lets callers race and retry while writes, syncs and allocations fail at random, the vault is locked and its answers are lost.
+func TestWhateverTheDiskDoesEachIntentIsOneEffect(t *testing.T) {
+	d := &disk{}
+	r := newRig(t, func(r *rig) { r.fs, r.small = d, 64<<10 })
+	a := newAgent("1")
+	r.trust(a)
+	r.target.answer = func(n int, q channel.Request) channel.Outcome {
+		switch {
+		case n%7 == 0:
+			return channel.Outcome{Verdict: channel.NotSent, Reason: "connection refused"}
+		case n%5 == 0 && !q.SideEffect:
+			return lost(n, q)
+		}
+		return success(n)
+	}
+	var operations, faults atomic.Int64
+	d.set(func(op string) error {
+		if n := operations.Add(1); n%11 == 0 {
+			faults.Add(1)
+			return &fs.PathError{Op: op, Path: "journal", Err: syscall.EIO}
+		}
+		return nil
+	})
+	orders := 24
+	if testing.Short() {
+		orders = 8
+	}
+	tools := []string{"pay", "release", "look", "pay"}
+	var callers sync.WaitGroup
+	for i := range orders {
+		tool, arguments := tools[i%len(tools)], fmt.Sprintf(`{"order":"%d","note":"%s"}`, i, strings.Repeat("n", 3000))
+		for range 4 {
+			callers.Go(func() {
+				for {
+					got := r.call(background, a, tool, arguments)
+					if got.State.Completed() {
+						if got.Delivered != nil && i%2 == 0 {
+							got.Disputed()
+						}
+						return
+					}
+					if got.Code == "" && tool != "look" {
+						t.Errorf("order %d: %s", i, got.Result)
+						return
+					}
+					r.untilTrue(func() bool { return !r.Counts().Down })
+				}
+			})
+		}
+	}
+	callers.Wait()
+	d.set(nil)
+	r.untilTrue(func() bool { return !r.Counts().Down })
+	if faults.Load() == 0 {
+		t.Error("nothing failed")
+	}
+	acted, ids := map[string]int{}, map[string]map[string]bool{}
+	for n, q := range r.target.ledger {
+		if !q.SideEffect || (n+1)%7 == 0 {
+			continue
+		}
+		var body struct {
+			Order string `json:"order"`
+		}
+		if err := json.Unmarshal(q.Effect.HTTP.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		acted[body.Order]++
+		if ids[body.Order] == nil {
+			ids[body.Order] = map[string]bool{}
+		}
+		ids[body.Order][q.ExecutionID] = true
+	}
+	for order, n := range acted {
+		if n != 1 || len(ids[order]) != 1 {
+			t.Errorf("order %s: %d effects of %d executions", order, n, len(ids[order]))
+		}
+	}
+	r.kinds()
+	r.records.Settle()
+	if at, head := r.records.Index().Position().Seq, r.records.Journal().Head().Seq; at != head {
+		t.Errorf("the index stands at %d and the journal at %d", at, head)
+	}
+	before := r.target.effects()
+	r.restart()
+	r.trust(a)
+	for i := range orders {
+		if tools[i%len(tools)] == "look" {
+			continue
+		}
+		got := r.call(background, a, tools[i%len(tools)], fmt.Sprintf(`{"order":"%d","note":"%s"}`, i, strings.Repeat("n", 3000)))
+		if !got.Recorded {
+			t.Errorf("order %d: after a restart (%d requests before) it got %s %s", i, before, got.State, got.Result)
+		}
+	}
+}

@@ -98,6 +98,9 @@ func (r *Records) seal(e engine.Entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(e.Payload) > payload.MaxSize {
+		return nil, fmt.Errorf("%w: its payload of %d bytes is larger than %d", engine.ErrEntry, len(e.Payload), payload.MaxSize)
+	}
 	r.mu.Lock()
 	s := r.sealer
 	r.mu.Unlock()
