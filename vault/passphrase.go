@@ -35,19 +35,23 @@ func checkPassphrase(passphrase *secret.Bytes) error {
 		defer done()
 		switch {
 		case !utf8.Valid(p):
-			return errors.New("the passphrase is not valid UTF-8")
+			return unfit("it is not valid UTF-8")
 		case len(p) > maxPassphraseBytes:
-			return fmt.Errorf("the passphrase is longer than %d bytes", maxPassphraseBytes)
+			return unfit("it is longer than %d bytes", maxPassphraseBytes)
 		case utf8.RuneCount(normal) < leastCharacters:
-			return fmt.Errorf("the passphrase is too short: use at least %d characters, or generated words", leastCharacters)
+			return unfit("it is too short: use at least %d characters, or generated words", leastCharacters)
 		}
 		for _, c := range p {
 			if c < ' ' || c == 0x7f {
-				return errors.New("the passphrase holds a control character, perhaps a line break at its end: remove it")
+				return unfit("it holds a control character, perhaps a line break at its end: remove it")
 			}
 		}
 		return nil
 	})
+}
+
+func unfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrPassphraseUnfit, fmt.Sprintf(format, args...))
 }
 
 // GeneratePassphrase returns six words of the EFF's long list, separated by spaces: 77.5 bits.

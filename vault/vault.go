@@ -28,6 +28,8 @@ var (
 	// ErrWrongPassphrase covers a wrong passphrase, a wrong device secret or kit, and a changed wrap alike, so that no
 	// answer tells a guesser which of them was right.
 	ErrWrongPassphrase = errors.New("the passphrase does not open this vault")
+	// ErrPassphraseUnfit is wrapped by the refusal of a new passphrase, which says what is wrong with it.
+	ErrPassphraseUnfit = errors.New("the passphrase cannot be used")
 	// ErrTooManyTries is what a *TooManyTriesError unwraps to.
 	ErrTooManyTries = errors.New("too many wrong passphrases")
 	// ErrTampered means that the file was changed by something other than this package.

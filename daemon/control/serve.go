@@ -212,6 +212,8 @@ func (s *Server) translate(err error) *api.Error {
 		return api.Errorf(api.CodeConflict, "there is a vault already").WithHint("spctl unlock")
 	case errors.Is(err, vault.ErrWrongPassphrase):
 		return api.Errorf(api.CodeProofWrong, "the passphrase does not open this vault")
+	case errors.Is(err, vault.ErrPassphraseUnfit):
+		return api.Errorf(api.CodeUsage, "%v", err)
 	case errors.Is(err, vault.ErrKitMistyped):
 		return api.Errorf(api.CodeUsage, "%v", vault.ErrKitMistyped)
 	case isKeyring(err):

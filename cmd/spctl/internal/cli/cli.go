@@ -49,6 +49,9 @@ type app struct {
 // Main runs one command and returns its exit code.
 func Main(ctx context.Context, cfg Config) api.Exit {
 	a := &app{cfg: cfg, out: clean(cfg.Out), err: clean(cfg.Err), now: time.Now}
+	if err := noCore(); err != nil {
+		return a.report(err)
+	}
 	root := a.root()
 	root.SetArgs(cfg.Args)
 	err := root.ExecuteContext(ctx)

@@ -31,6 +31,9 @@ func (v *valueFlags) add(c *cobra.Command) {
 }
 
 func (v *valueFlags) read(a *app, c *cobra.Command) (*secret.Bytes, error) {
+	if err := closeToOthers(); err != nil {
+		return nil, err
+	}
 	switch {
 	case v.file != "":
 		return readSecret(v.file)

@@ -27,6 +27,9 @@ func (a *app) prove(ctx context.Context) (string, *secret.Bytes, error) {
 }
 
 func (a *app) passphrase(ctx context.Context, prompt string) (*secret.Bytes, error) {
+	if err := closeToOthers(); err != nil {
+		return nil, err
+	}
 	file := a.passphraseFile
 	if file == "" {
 		file = a.cfg.Getenv("SINGLEPASS_PASSPHRASE_FILE")
