@@ -135,17 +135,21 @@ func (a *agent) connect(o order) (map[string]any, error) {
 		for k, v := range o.Env {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
-		stdout, err := cmd.StdoutPipe()
+		// Pipes of our own: those of exec.Cmd are closed by Wait, and a server that is killed must be seen as the end of its output.
+		stdout, theirOut, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
-		stdin, err := cmd.StdinPipe()
+		theirIn, stdin, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
+		cmd.Stdin, cmd.Stdout = theirIn, theirOut
 		if err := cmd.Start(); err != nil {
 			return nil, fmt.Errorf("starting server: %w", err)
 		}
+		theirIn.Close()
+		theirOut.Close()
 		go func() { _ = cmd.Wait() }()
 		tear = func() { stdin.Close(); stdout.Close() }
 		pid = func() int { return cmd.Process.Pid }
