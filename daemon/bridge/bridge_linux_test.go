@@ -273,7 +273,7 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if answer.ID != "a" || !answer.Result.IsError || answer.Result.StructuredContent["state"] != "unknown" || !strings.Contains(answer.Result.Content[0].Text, "attaches to the original") {
+	if answer.ID != "a" || answer.Result.IsError || answer.Result.StructuredContent["state"] != "unknown" || !strings.Contains(answer.Result.Content[0].Text, "attaches to the original") {
 		t.Errorf("the call under way was answered by %s", line)
 	}
 	// While there is no daemon, a call is answered as not sent.

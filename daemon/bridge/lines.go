@@ -48,19 +48,20 @@ func hasLine(rd *bufio.Reader) bool {
 	return bytes.IndexByte(buffered, '\n') >= 0
 }
 
-// unknownAnswer is the truth about a tools/call that was under way when the daemon went away.
+// unknownAnswer is the truth about a tools/call that was under way when the daemon went away. It is no error: a client that sees one calls it a failure.
 func unknownAnswer(r request) []byte {
-	return result(r.id, r.modern, map[string]string{
-		"state":   "unknown",
+	return result(r.id, r.modern, false, map[string]string{
+		"state":       "unknown",
+		"waiting_for": "verification",
 		"message": "the connection to the Singlepass daemon was lost while this call was under way; whether it was carried out is not known here",
-		"next":    "call again with the same arguments (and the same intent_key, if there was one): that attaches to the original and is not carried out twice. Or ask executions_recent and execution_status.",
+		"next": "call again with the same arguments (and the same intent_key, if there was one): that attaches to the original and is not carried out twice. Or ask executions_recent and execution_status.",
 	})
 }
 
 // notSentAnswer answers a request that never left the bridge.
 func notSentAnswer(m *envelope.Message) []byte {
 	if string(m.Method) == "tools/call" {
-		return result(m.ID, envelope.Revision(m.Params) != "", map[string]string{
+		return result(m.ID, envelope.Revision(m.Params) != "", true, map[string]string{
 			"code":    string(api.CodeNoDaemon),
 			"message": "the Singlepass daemon is not running; this call did not reach it and nothing was sent",
 			"next":    "ask the person to start it (systemctl --user start singlepass), then call again",
@@ -77,10 +78,10 @@ func failure(id []byte, code int, message string) []byte {
 	return encode(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "error": map[string]any{"code": code, "message": message}})
 }
 
-func result(id []byte, modern bool, content map[string]string) []byte {
+func result(id []byte, modern, failed bool, content map[string]string) []byte {
 	text := string(encode(content))
 	body := map[string]any{
-		"isError":           true,
+		"isError":           failed,
 		"content":           []map[string]string{{"type": "text", "text": text}},
 		"structuredContent": content,
 	}

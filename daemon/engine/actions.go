@@ -47,15 +47,16 @@ func bind(a *policy.Action, retired bool) *boundAction {
 
 // actionSet is what is accepted now. It is never changed: a new one replaces it.
 type actionSet struct {
-	version uint64
-	current map[string]*boundAction
-	retired map[string][]*boundAction
-	changed chan struct{} // closed when the set is replaced
-	tools   []call.Tool
+	version  uint64
+	current  map[string]*boundAction
+	retired  map[string][]*boundAction
+	proposed map[string]bool
+	changed  chan struct{} // closed when the set is replaced
+	tools    []call.Tool
 }
 
 func newActionSet(version uint64) *actionSet {
-	return &actionSet{version: version, current: map[string]*boundAction{}, retired: map[string][]*boundAction{}, changed: make(chan struct{})}
+	return &actionSet{version: version, current: map[string]*boundAction{}, retired: map[string][]*boundAction{}, proposed: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // forTool returns the contract in force and then the withdrawn ones.
@@ -72,11 +73,16 @@ func (s *actionSet) forTool(name string) []*boundAction {
 
 // SetActions replaces the accepted contracts. What waits under a contract that is no longer in force is withdrawn; what was sent is matched under the contract that it was
 // accepted with, which is why withdrawn ones are kept while they have something open.
-func (e *Engine) SetActions(current, retired []*policy.Action) {
+//
+// The names of proposed ones are known without being tools: a call of one is told that the person has not accepted it.
+func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.actions.Load()
 	set := newActionSet(old.version + 1)
+	for _, name := range proposed {
+		set.proposed[name] = true
+	}
 	for _, a := range current {
 		b := bind(a, false)
 		set.current[b.name] = b

@@ -307,13 +307,14 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 			found.d = execution.HandOut // the person has chosen that before
 		}
 		if found != nil {
-			facts.Earlier, facts.EarlierOfOtherRun = found.d, found.x.Run != q.run.id
+			facts.Earlier, facts.EarlierOfOtherRun = found.d, found.x.Run != q.run.id && !q.run.once[found.x.ID]
 			if found.d != execution.AskAgain {
 				rd = found.rd
 			}
 		}
 	}
 	why := readFacts(&facts, rd)
+	facts.ActionKnown = facts.ActionKnown || q.set.proposed[q.Tool]
 	d := policy.Decide(facts)
 	if d.Step == policy.UseEarlier && found.d == execution.AskAgain {
 		// May it be run again at all? If not, the recorded result is all that there is to hand out.
@@ -326,6 +327,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 	}
 	switch d.Step {
 	case policy.UseEarlier:
+		delete(q.run.once, found.x.ID)
 		return nil, e.useEarlierLocked(ctx, q, found) // unlocks
 	case policy.AskSession, policy.AskUse, policy.AskBoth, policy.Dispatch:
 		if found == nil {
@@ -365,7 +367,7 @@ func (e *Engine) useEarlierLocked(ctx context.Context, q *request, f *earlier) c
 	case execution.Attach:
 		e.proceedLocked(l)
 	case execution.Recover:
-		e.recoverLocked(l, f.rd.action)
+		e.recoverLocked(l, f.rd)
 	}
 	e.mu.Unlock()
 	return e.wait(ctx, q, l, w, true)
@@ -401,7 +403,7 @@ func (q *request) caller(rd reading) execution.Caller {
 func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d policy.Decision, again *earlier, why string) call.Answer {
 	refused := api.Code("")
 	switch {
-	case e.counts[q.run.id] >= e.cfg.MaxOpenPerRun:
+	case e.counts[q.run.id] >= e.cfg.MaxOpenPerRun, e.bytes[q.run.id]+weight(rd) > maxOpenBytes:
 		refused = api.CodeTooManyCalls
 	case e.down:
 		refused = api.CodeJournal
@@ -429,7 +431,8 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 			change{ev: execution.Event{Kind: execution.KindAuthorized, ID: rd.id, By: "session"}},
 			change{ev: execution.Event{Kind: execution.KindDispatched, ID: rd.id, Attempt: 1}})
 	}
-	if acc.Class == execution.ReadOnly {
+	if direct || acc.Class == execution.ReadOnly {
+		// Whoever needs it to be durable waits for it, which writes at once; a read waits for nothing.
 		for i := range changes {
 			changes[i].lazy = true
 		}
@@ -446,6 +449,8 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 	}
 	e.addLiveLocked(l)
 	e.counts[q.run.id]++
+	l.weight = weight(rd)
+	e.bytes[q.run.id] += l.weight
 	w := &waiter{call: q.number, run: q.run}
 	l.waiters[w] = struct{}{}
 	if direct {
@@ -458,12 +463,21 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 	return e.wait(ctx, q, l, w, false)
 }
 
+// maxOpenBytes bounds what the waiting calls of one run hold in memory.
+const maxOpenBytes = 64 << 20
+
+// weight is about what a call holds while it waits: its arguments as they came, in canonical form, and in what will be sent.
+func weight(rd reading) int { return 4096 + 3*len(rd.prepared.Raw) }
+
 // leaveCountLocked frees the execution's place among those of its run that wait.
 func (e *Engine) leaveCountLocked(l *live) {
 	if !l.counted {
 		return
 	}
 	l.counted = false
+	if e.bytes[l.x.Run] -= l.weight; e.bytes[l.x.Run] <= 0 {
+		delete(e.bytes, l.x.Run)
+	}
 	if e.counts[l.x.Run]--; e.counts[l.x.Run] <= 0 {
 		delete(e.counts, l.x.Run)
 	}

@@ -194,7 +194,14 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 	l := c.l
 	e.closeCardLocked(c, string(d.Answer), d.By)
 	if l == nil {
-		if d.Answer == approval.Deny || session == nil {
+		switch {
+		case session != nil:
+		case d.Answer == approval.Once || d.Answer == approval.Recorded:
+			if c.run.once == nil {
+				c.run.once = map[string]bool{}
+			}
+			c.run.once[c.Earlier] = true
+		default:
 			c.run.refusal = &runRefusal{code: api.CodeDenied, reason: denialText(d), until: e.cfg.Now().Add(c.earlier.AttachWindow)}
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/vault/secret"
 )
@@ -62,7 +63,7 @@ func (e *Engine) sendLocked(l *live) {
 		return
 	}
 	n := len(l.x.Attempts) + 1
-	commit, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindDispatched, ID: l.x.ID, Attempt: n}, lazy: l.x.Class == execution.ReadOnly})
+	commit, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindDispatched, ID: l.x.ID, Attempt: n}, lazy: true})
 	if err != nil {
 		return
 	}
@@ -98,8 +99,7 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 		}
 	}
 	if r.SideEffect {
-		<-commit.Done()
-		if err := commit.Err(); err != nil {
+		if err := commit.Wait(); err != nil {
 			e.mu.Lock()
 			l.busy = false
 			e.journalDownLocked(err)
@@ -164,10 +164,10 @@ func (e *Engine) finish(l *live, attempt int, out channel.Outcome) {
 	}
 	if err == nil && l.x.Class != execution.ReadOnly {
 		e.mu.Unlock()
-		<-commit.Done()
+		err := commit.Wait()
 		e.mu.Lock()
-		if commit.Err() != nil {
-			e.journalDownLocked(commit.Err())
+		if err != nil {
+			e.journalDownLocked(err)
 			e.takeBackLocked(l)
 			e.holdLocked(l, out)
 			return
@@ -191,7 +191,7 @@ func (e *Engine) holdLocked(l *live, out channel.Outcome) {
 }
 
 func outcomeChange(x execution.Execution, attempt int, out channel.Outcome) change {
-	c := change{ev: execution.Event{ID: x.ID, Attempt: attempt, Reason: out.Reason}, lazy: x.Class == execution.ReadOnly}
+	c := change{ev: execution.Event{ID: x.ID, Attempt: attempt, Reason: out.Reason}, lazy: true}
 	switch out.Verdict {
 	case channel.NotSent:
 		c.ev.Kind = execution.KindSendFailed
@@ -308,16 +308,25 @@ func (e *Engine) mayRepeatLocked(l *live) error {
 }
 
 // recoverLocked handles a call that belongs to an execution whose outcome is unknown: where the class allows it, another attempt of the same execution.
-func (e *Engine) recoverLocked(l *live, a *boundAction) {
+//
+// The journal's chain has no key: whoever can write the files can add lines that verify. Sending again therefore never rests on a record alone. The call in hand was prepared
+// under the very contract that the record names, which lies in the vault, so the class and the effect are taken from there, and the sealed effect must be the same to the byte.
+func (e *Engine) recoverLocked(l *live, rd reading) {
+	a := rd.action
 	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil {
 		return
 	}
-	l.sends = 0
-	if l.action == nil {
-		l.action = a
+	if a == nil || a.digest != l.x.ContractDigest || a.Contract().Replay.Class != l.x.Class {
+		return
 	}
+	l.sends = 0
+	l.action = a
 	if l.effect.Channel == "" {
-		// What is sent again is what was sealed when it was accepted, not what today's contract would make of the call. Reading it takes the disk, so it is done outside the lock.
+		own, err := a.render(rd.prepared, l.x.ID, rd.cred)
+		if err != nil {
+			return
+		}
+		// Reading what was sealed takes the disk, so it is done outside the lock.
 		l.busy = true
 		e.work.Add(1)
 		id := l.x.ID
@@ -327,8 +336,11 @@ func (e *Engine) recoverLocked(l *live, a *boundAction) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			l.busy = false
+			if err == nil {
+				err = sameEffect(own, eff, l.x.EffectDigest)
+			}
 			if err != nil {
-				e.cfg.Logger.Error("reading what was accepted", "execution_id", id, "error", err)
+				e.cfg.Logger.Error("not sending again", "execution_id", id, "error", err)
 			} else {
 				l.effect, l.args = eff, args
 				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing && e.attachedLocked(l) && e.mayRepeatLocked(l) == nil {
@@ -341,4 +353,18 @@ func (e *Engine) recoverLocked(l *live, a *boundAction) {
 		return
 	}
 	e.sendLocked(l)
+}
+
+// sameEffect checks that what was sealed is what the contract makes of the call, and what the record says was accepted.
+func sameEffect(own, sealed effect.Effect, digest string) error {
+	for _, eff := range []effect.Effect{own, sealed} {
+		d, err := digestOf(eff)
+		if err != nil {
+			return err
+		}
+		if d != digest {
+			return errors.New("what was recorded as accepted is not what the contract makes of this call")
+		}
+	}
+	return nil
 }

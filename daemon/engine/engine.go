@@ -35,10 +35,11 @@ import (
 
 // Entry is one event for the journal, with a payload that is sealed on the way.
 type Entry struct {
-	Event   []byte // JSON object, "kind" first
-	ID      string // execution id; binds the payload
-	Kind    string // binds the payload
-	Payload []byte // plain; nil when there is none
+	Event   []byte           // JSON object, "kind" first
+	Decoded *execution.Event // the same, where it is an execution's; nobody changes it any more
+	ID      string           // execution id; binds the payload
+	Kind    string           // binds the payload
+	Payload []byte           // plain; nil when there is none
 	At      time.Time
 	Lazy    bool   // nobody waits for it: it rides on a later commit
 	Outcome bool   // may use the reserve of a full disk
@@ -54,6 +55,8 @@ type Commit interface {
 	Done() <-chan struct{}
 	// Err is nil once the entries are durable; call it after Done.
 	Err() error
+	// Wait makes lazy entries durable now rather than with the next commit, and returns what Err says then. Waiting for a lazy commit is the fastest way to the disk.
+	Wait() error
 	// Seq is the number of the last entry, once the entries are durable.
 	Seq() uint64
 }
@@ -148,6 +151,7 @@ type Engine struct {
 	folded   uint64
 	runs     map[string]*run
 	cards    map[string]*card
+	bytes    map[string]int // what they hold, by run
 	counts   map[string]int // live executions that wait, by run
 	recorded map[string]bool
 	calls    uint64 // numbers calls
@@ -178,6 +182,7 @@ type live struct {
 	grant   *approval.Grant
 	card    *card
 	counted bool // takes one of its run's places
+	weight  int  // and so many of its bytes
 	waiters map[*waiter]struct{}
 	away    map[string]bool // runs whose callers were answered "pending" and count as attached
 	readers int             // execution_wait calls; they read, and are no reason to dispatch
@@ -239,7 +244,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, base: base, stop: stop, locked: true,
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
-		counts: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},
+		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},
 	}
 	e.actions.Store(newActionSet(0))
 	return e, nil

@@ -23,8 +23,9 @@ type run struct {
 	calls    int
 	conns    int
 	ended    bool
-	asking   *card       // a card that asks for the session alone
-	refusal  *runRefusal // the answer to the last such card, so that a retry brings no new one
+	asking   *card           // a card that asks for the session alone
+	once     map[string]bool // earlier executions whose result the person let this run have, without a session
+	refusal  *runRefusal     // the answer to the last such card, so that a retry brings no new one
 }
 
 type runRefusal struct {

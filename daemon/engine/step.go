@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,9 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/execution"
 )
+
+// eventSize is room for most events.
+const eventSize = 1024
 
 // change is one event with what is sealed beside it.
 type change struct {
@@ -51,12 +53,8 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 			return nil, err
 		}
 		x = next
-		b, err := json.Marshal(&c.ev)
-		if err != nil {
-			return nil, fmt.Errorf("encoding event %s: %w", c.ev.Kind, err)
-		}
 		entries = append(entries, Entry{
-			Event: b, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
+			Event: c.ev.AppendJSON(make([]byte, 0, eventSize)), Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
 			Outcome: x.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
 		})
 		loose = loose && c.ev.Kind == execution.KindAttached
@@ -92,6 +90,7 @@ type recordedNowhere struct{}
 func (recordedNowhere) Done() <-chan struct{} { return closedChannel }
 func (recordedNowhere) Err() error            { return nil }
 func (recordedNowhere) Seq() uint64           { return 0 }
+func (recordedNowhere) Wait() error           { return nil }
 
 // trimPending forgets the commits that were acknowledged, and those that nothing needs.
 func (l *live) trimPending() {

@@ -26,11 +26,12 @@ import (
 // waiting is a journal whose lazy commits are as those that wait for a new segment: not done, and without a number.
 type waiting struct{ engine.Journal }
 
-type noNumberYet struct{}
+type noNumberYet struct{ of engine.Commit }
 
 func (noNumberYet) Done() <-chan struct{} { return nil }
 func (noNumberYet) Err() error            { return nil }
 func (noNumberYet) Seq() uint64           { return 0 }
+func (n noNumberYet) Wait() error         { return n.of.Wait() }
 
 func (w waiting) Append(entries ...engine.Entry) engine.Commit {
 	c := w.Journal.Append(entries...)
@@ -39,7 +40,7 @@ func (w waiting) Append(entries ...engine.Entry) engine.Commit {
 			return c
 		}
 	}
-	return noNumberYet{}
+	return noNumberYet{c}
 }
 
 func TestAnExecutionIsNotForgottenWhileItsLastEventHasNoNumberYet(t *testing.T) {

@@ -6,6 +6,7 @@
 package records
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/hpke"
 	"crypto/sha256"
@@ -54,6 +55,9 @@ type Records struct {
 	index   *index.Index
 	found   *journal.Recovery
 	stamp   atomic.Int64 // the time of the Append under way, in Unix nanoseconds; 0 when there is none
+
+	toldMu sync.Mutex // guards told; taken after fold's
+	told   []told
 
 	mu     sync.Mutex // guards what follows; never held while waiting for the disk
 	sealer *payload.Sealer
@@ -159,6 +163,10 @@ func (r *Records) catchUp() error {
 			if err := r.index.Reset(); err != nil {
 				return err
 			}
+		case errors.Is(err, execution.ErrIllegal):
+			// Every line verifies, and still they tell no possible story: somebody wrote lines of his own. What stands before them is folded; the rest is for the operator.
+			r.cfg.Logger.Error("the journal tells an impossible story", "reason", err)
+			return r.journal.EnterQuarantine(f.at)
 		default:
 			return fmt.Errorf("folding the journal into the index: %w", err)
 		}
@@ -171,6 +179,7 @@ type folder struct {
 	r    *Records
 	lost bool  // an accepted break was passed: the story has a hole
 	odd  error // what was wrong with a line
+	at   chain.Break
 }
 
 func (f *folder) line(d journal.Durable) error {
@@ -193,7 +202,12 @@ func (f *folder) line(d journal.Durable) error {
 		f.r.cfg.Logger.Warn("passing over an entry whose beginning was lost", "seq", e.Seq, "reason", err)
 		err = f.r.index.Skip(e.Position)
 	}
-	f.odd = err
+	if f.odd = err; err != nil {
+		whole := append(bytes.Clone(d.Line), '\n')
+		f.at = chain.Break{
+			What: chain.WhatEvent, Segment: chain.SegmentName(d.Segment), Offset: d.Offset, Length: int64(len(whole)), Seq: d.Seq, Digest: chain.Digest(whole),
+		}
+	}
 	return err
 }
 
@@ -221,15 +235,29 @@ func (f *folder) evidence(d journal.Durable) error {
 	return nil
 }
 
+// ownKinds are the kinds of events that come decoded.
+var ownKinds = func() map[execution.Kind]bool {
+	m := map[execution.Kind]bool{}
+	for _, k := range execution.Kinds() {
+		m[k] = true
+	}
+	return m
+}()
+
 // onDurable is called by the journal's writer; it only queues.
 func (r *Records) onDurable(batch []journal.Durable) {
 	r.fold.Lock()
 	defer r.fold.Unlock()
+	r.toldMu.Lock()
+	defer r.toldMu.Unlock()
 	for _, d := range batch {
 		e, err := indexEntry(d)
 		if err != nil {
 			r.cfg.Logger.Error("reading an entry of our own", "seq", d.Seq, "error", err)
 			continue
+		}
+		if ownKinds[execution.Kind(chain.EventKind(e.Event))] {
+			e.Decoded = r.decodedLocked(e.Event)
 		}
 		r.fold.queue = append(r.fold.queue, e)
 	}

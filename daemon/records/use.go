@@ -1,6 +1,7 @@
 package records
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,12 @@ func (c commit) Err() error {
 	}
 }
 
+// Wait writes at once what nobody else is writing.
+func (c commit) Wait() error {
+	_ = c.Commit.Wait(context.Background()) // Err says the same, and more
+	return c.Err()
+}
+
 type failed struct {
 	done chan struct{}
 	err  error
@@ -52,6 +59,7 @@ type failed struct {
 func (f failed) Done() <-chan struct{} { return f.done }
 func (f failed) Err() error            { return f.err }
 func (f failed) Seq() uint64           { return 0 }
+func (f failed) Wait() error           { return f.err }
 
 func failedCommit(err error) engine.Commit {
 	f := failed{make(chan struct{}), err}
@@ -90,7 +98,36 @@ func (r *Records) Append(entries ...engine.Entry) engine.Commit {
 		r.stamp.Store(entries[0].At.UnixNano())
 		defer r.stamp.Store(0)
 	}
+	r.tell(entries)
 	return commit{r.journal.Append(out...)}
+}
+
+// told is an event that was given to the journal, decoded, so that it need not be parsed again when it is durable.
+type told struct {
+	event   []byte
+	decoded *execution.Event
+}
+
+func (r *Records) tell(entries []engine.Entry) {
+	r.toldMu.Lock()
+	defer r.toldMu.Unlock()
+	for _, e := range entries {
+		if e.Decoded != nil {
+			r.told = append(r.told, told{e.Event, e.Decoded})
+		}
+	}
+}
+
+// decodedLocked finds the event of a line among those that were told, which are in the journal's order; the ones before it were never written.
+func (r *Records) decodedLocked(event []byte) *execution.Event {
+	for i := range r.told {
+		if bytes.Equal(r.told[i].event, event) {
+			ev := r.told[i].decoded
+			r.told = r.told[i+1:]
+			return ev
+		}
+	}
+	return nil
 }
 
 func (r *Records) seal(e engine.Entry) ([]byte, error) {

@@ -59,7 +59,16 @@ func (s *Server) loadActions() error {
 			return err
 		}
 	}
-	s.engine.SetActions(current, retired)
+	var proposed []string
+	if files, err := s.files.read(); err == nil {
+		for _, f := range files {
+			proposed = append(proposed, f.name)
+		}
+	}
+	for _, c := range kept {
+		proposed = append(proposed, c.Action)
+	}
+	s.engine.SetActions(current, retired, proposed...)
 	return nil
 }
 

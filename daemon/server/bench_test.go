@@ -139,8 +139,9 @@ func newBench(b *testing.B, target string, channels map[effect.Channel]channel.C
 			b.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, bridge, "mcp")
-	cmd.Env = append(os.Environ(), home.Variable+"="+root)
+	// The agent is a process of its own: this one is the operator, and an agent may not approve.
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), home.Variable+"="+root, agentOf+"="+bridge)
 	x := &bench{lines: startLines(b, cmd), operator: o}
 	x.hello(b)
 	done := x.send("pay", "first")
@@ -398,8 +399,19 @@ func TestMain(m *testing.M) {
 		serveDirect(url)
 		return
 	}
+	if bridge := os.Getenv(agentOf); bridge != "" {
+		cmd := exec.Command(bridge, "mcp")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "agent:", err)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
+
+// agentOf makes this program an agent that starts the bridge and hands its standard input and output on.
+const agentOf = "SINGLEPASS_BENCH_AGENT"
 
 func serveDirect(url string) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "direct", Version: "1"}, nil)

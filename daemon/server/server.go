@@ -132,7 +132,7 @@ func Open(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if q := s.records.Found().Quarantine; q != nil {
+	if q := s.records.Journal().Quarantine(); q != nil {
 		s.log.Error("the journal does not verify and is in quarantine", "found", q.String())
 		s.engine.SetQuarantine(true)
 	}
