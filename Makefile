@@ -57,7 +57,7 @@ soak: ## the end-to-end tests COUNT (20) times over
 
 picture: ## draw the README's picture from a run of the installed spctl's demonstration, without the card's details and the journal
 	{ echo '$$ spctl demo'; spctl demo; } | \
-		sed -e '/^  why asked/,/^  valid for/c\  …' -e '/^3\. /,$$d' | fold -s -w 108 | $(GO) run ./docs/picture > docs/demo.svg.new
+		sed -e '/^  why asked/,/^  valid for/c\  …' -e '/^3\. /,$$d' | fold -s -w 108 | $(GO) run ./daemon/e2e/cmd/picture > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
 
 clean: ## remove what was built

@@ -1,5 +1,5 @@
-// Package docs_test holds the documents to what is really there.
-package docs_test
+// The documents are held to what is really there.
+package singlepass_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md"} {
-		names, err := filepath.Glob(filepath.Join("..", pattern))
+		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func documents(t *testing.T) map[string]string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			texts[strings.TrimPrefix(name, "../")] = string(b)
+			texts[name] = string(b)
 		}
 	}
 	if len(texts) < 5 {
@@ -42,7 +42,7 @@ func TestEveryLinkWithinTheRepositoryLeadsSomewhere(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			links++
-			if _, err := os.Stat(filepath.Join("..", filepath.Dir(name), m[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
 			}
 		}
@@ -55,7 +55,7 @@ func TestEveryLinkWithinTheRepositoryLeadsSomewhere(t *testing.T) {
 var makeTarget = regexp.MustCompile("`make ([a-z]+)`|bash \\.ci/setup ([a-z]+)")
 
 func TestEveryMakeTargetThatIsNamedExists(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
+	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func properties(schema map[string]any, into map[string]bool) {
 }
 
 func TestTheContractReferenceHasEveryField(t *testing.T) {
-	b, err := os.ReadFile("../policy/contract.schema.json")
+	b, err := os.ReadFile("policy/contract.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestTheContractReferenceHasEveryField(t *testing.T) {
 }
 
 func TestTheInterfaceReferenceHasEveryCodeOfARefusedCall(t *testing.T) {
-	source, err := os.ReadFile("../daemon/api/codes.go")
+	source, err := os.ReadFile("daemon/api/codes.go")
 	if err != nil {
 		t.Fatal(err)
 	}
