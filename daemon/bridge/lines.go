@@ -53,8 +53,8 @@ func unknownAnswer(r request) []byte {
 	return result(r.id, r.modern, false, map[string]string{
 		"state":       "unknown",
 		"waiting_for": "verification",
-		"message": "the connection to the Singlepass daemon was lost while this call was under way; whether it was carried out is not known here",
-		"next": "call again with the same arguments (and the same intent_key, if there was one): that attaches to the original and is not carried out twice. Or ask executions_recent and execution_status.",
+		"message":     "the connection to the Singlepass daemon was lost while this call was under way; whether it was carried out is not known here",
+		"next":        "call again with the same arguments (and the same intent_key, if there was one): that attaches to the original and is not carried out twice. Or ask executions_recent and execution_status.",
 	})
 }
 
