@@ -128,6 +128,8 @@ func start(t *testing.T, l net.Listener, mode, exe string, args ...string) (*pro
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), "PEER_TEST="+mode, "PEER_SOCKET="+l.Addr().String())
 	cmd.Stderr = os.Stderr
+	// A group of its own, so that what the process starts ends with it and does not hold on to our standard error.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +138,10 @@ func start(t *testing.T, l net.Listener, mode, exe string, args ...string) (*pro
 		t.Fatal(err)
 	}
 	p := &process{cmd, stdin}
-	t.Cleanup(p.end)
+	t.Cleanup(func() {
+		p.end()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	})
 	type deadliner interface{ SetDeadline(time.Time) error }
 	_ = l.(deadliner).SetDeadline(time.Now().Add(10 * time.Second))
 	nc, err := l.Accept()
