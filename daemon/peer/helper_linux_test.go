@@ -143,7 +143,7 @@ func start(t *testing.T, l net.Listener, mode, exe string, args ...string) (*pro
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	})
 	type deadliner interface{ SetDeadline(time.Time) error }
-	_ = l.(deadliner).SetDeadline(time.Now().Add(10 * time.Second))
+	_ = l.(deadliner).SetDeadline(time.Now().Add(2 * time.Minute))
 	nc, err := l.Accept()
 	if err != nil {
 		t.Fatalf("the peer never connected: %v", err)
