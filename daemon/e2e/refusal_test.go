@@ -22,7 +22,11 @@ var refusals = []struct {
 		s.spctl("unlock")
 		return r
 	}},
-	{"the action is unknown, though its contract lies in the folder", "action_unknown", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+	{"the action is unknown", "action_unknown", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+		s.agreeable()
+		return s.agent(kind, transport).mustCall(request{tool: "no_such_action", args: args("A-1")})
+	}},
+	{"the contract lies in the folder and is not accepted", "contract_not_accepted", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
 		s.agreeable()
 		c := s.agent(kind, transport)
 		s.spctl("action", "remove", "charge_once")
