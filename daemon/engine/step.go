@@ -10,8 +10,11 @@ import (
 	"singlepass.dev/daemon/execution"
 )
 
-// eventSize is room for most events.
-const eventSize = 1024
+// Room for an acceptance, and for most other events.
+const (
+	acceptedSize = 1280
+	eventSize    = 224
+)
 
 // change is one event with what is sealed beside it.
 type change struct {
@@ -53,8 +56,12 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 			return nil, err
 		}
 		x = next
+		room := eventSize
+		if c.ev.Acceptance != nil {
+			room = acceptedSize
+		}
 		entries = append(entries, Entry{
-			Event: c.ev.AppendJSON(make([]byte, 0, eventSize)), Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
+			Event: c.ev.AppendJSON(make([]byte, 0, room)), Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
 			Outcome: x.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
 		})
 		loose = loose && c.ev.Kind == execution.KindAttached

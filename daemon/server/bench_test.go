@@ -164,11 +164,13 @@ func newBench(b *testing.B, target string, channels map[effect.Channel]channel.C
 
 // lines is an MCP client that only writes and reads lines, so that the client's own cost is small.
 type lines struct {
-	mu   sync.Mutex
-	in   *bufio.Writer
+	in   io.Writer
 	next atomic.Int64
 	wait sync.Map // id → chan []byte
-	kick chan struct{}
+
+	mu      sync.Mutex
+	buf     []byte // guarded by mu
+	writing bool   // guarded by mu
 }
 
 func startLines(b *testing.B, cmd *exec.Cmd) *lines {
@@ -189,14 +191,7 @@ func startLines(b *testing.B, cmd *exec.Cmd) *lines {
 		_ = stdin.Close()
 		_ = cmd.Wait()
 	})
-	l := &lines{in: bufio.NewWriterSize(stdin, 64<<10), kick: make(chan struct{}, 1)}
-	go func() {
-		for range l.kick {
-			l.mu.Lock()
-			_ = l.in.Flush()
-			l.mu.Unlock()
-		}
-	}()
+	l := &lines{in: stdin}
 	go func() {
 		r := bufio.NewReaderSize(stdout, 256<<10)
 		for {
@@ -225,14 +220,23 @@ func startLines(b *testing.B, cmd *exec.Cmd) *lines {
 	return l
 }
 
+// write lets whoever finds nobody writing take along what the others add meanwhile.
 func (l *lines) write(line string) {
 	l.mu.Lock()
-	_, _ = l.in.WriteString(line)
-	l.mu.Unlock()
-	select {
-	case l.kick <- struct{}{}:
-	default:
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, line...)
+	if l.writing {
+		return
 	}
+	l.writing = true
+	for len(l.buf) > 0 {
+		out := l.buf
+		l.buf = nil
+		l.mu.Unlock()
+		_, _ = l.in.Write(out)
+		l.mu.Lock()
+	}
+	l.writing = false
 }
 
 func (l *lines) request(method, params string) chan []byte {
