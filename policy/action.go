@@ -17,6 +17,7 @@ type Action struct {
 	tool           Tool
 	countsAll      bool // every argument counts in the fingerprint, and none is secret
 	ownContentType bool
+	success        []int // what the contract lists; nil for 200 to 299
 }
 
 // Tool is the action as an agent sees it in tools/list.
@@ -36,6 +37,16 @@ func Compile(c *Contract) (*Action, error) {
 	a := &Action{contract: c, tool: Tool{Name: c.Action, Title: c.Title, Description: describe(c), InputSchema: publish(c.input), Annotations: annotate(c)}}
 	a.countsAll = len(c.Replay.Fingerprint) == len(c.input.properties) && !slices.ContainsFunc(c.input.properties, func(p *property) bool { return p.secret })
 	a.ownContentType = slices.ContainsFunc(c.HTTP.Headers, func(h Pair) bool { return h.Name == "Content-Type" })
+	if !slices.Equal(c.HTTP.Success, []StatusRange{{200, 299}}) {
+		for status := 200; status < 600; status++ { // an answer below 200 is never the last one
+			if c.HTTP.Succeeded(status) {
+				a.success = append(a.success, status)
+			}
+		}
+		if len(a.success) == 0 {
+			return nil, errors.New("compiling action: http.success lists no status of 200 or above, and an answer below 200 is never the last one; write a list such as [200, 201] or [2xx, 404]")
+		}
+	}
 	return a, nil
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"singlepass.dev/daemon/effect"
@@ -18,7 +19,7 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 	c := a.contract
 	r := renderer{values: p.values, id: id, in: c.input}
 	h := c.HTTP
-	request := &effect.HTTPRequest{Method: h.Method, URL: r.url(h)}
+	request := &effect.HTTPRequest{Method: h.Method, URL: r.url(h), Success: slices.Clone(a.success)}
 	for _, pair := range h.Headers {
 		if value, ok := r.text(pair.template); ok {
 			if !headerValue(value) || strings.TrimSpace(value) != value {

@@ -41,6 +41,20 @@ func TestARequestIsRenderedExactly(t *testing.T) {
 	}
 }
 
+func TestTheStatusesThatMeanSuccessAreSentToTheChannel(t *testing.T) {
+	listed := render(t, compile(t, edit(t, plain, "  method: POST", "  method: POST\n  success: [201, 404]")), `{"to":"a"}`).HTTP
+	if !slices.Equal(listed.Success, []int{201, 404}) || listed.Succeeded(200) || !listed.Succeeded(404) {
+		t.Errorf("success %v", listed.Success)
+	}
+	class := render(t, compile(t, edit(t, plain, "  method: POST", "  method: POST\n  success: [2xx, 404]")), `{"to":"a"}`).HTTP
+	if len(class.Success) != 101 || !class.Succeeded(299) || class.Succeeded(400) {
+		t.Errorf("success %v", class.Success)
+	}
+	if plainly := render(t, compile(t, plain), `{"to":"a"}`).HTTP; plainly.Success != nil || !plainly.Succeeded(299) {
+		t.Errorf("success %v", plainly.Success)
+	}
+}
+
 func TestTheIdempotencyKeyIsTheExecutionsID(t *testing.T) {
 	a := compile(t, edit(t, plain, "class: irreversible", "class: idempotent\n  idempotency_header: idempotency-key\n  key_lifetime: 24h"))
 	header := render(t, a, `{"to":"a"}`).HTTP.Header
