@@ -11,26 +11,9 @@ import (
 	"singlepass.dev/approval"
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
-	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/policy"
-	"singlepass.dev/vault"
 )
-
-// reading is one understanding of a call: under one contract, its arguments, scope and fingerprint.
-type reading struct {
-	action      *boundAction
-	prepared    policy.Prepared
-	err         error // the arguments are not valid under this contract
-	key         string
-	scope       string
-	fingerprint string
-	id          string // the execution's, should it become one
-	cred        *vault.Credential
-	effect      effect.Effect
-	missing     bool  // the credential is not in the vault
-	bound       error // the target is outside of the credential's binding
-}
 
 // request is a call on its way through the engine.
 type request struct {
@@ -115,76 +98,6 @@ func (e *Engine) enter(q *request) *call.Answer {
 
 func shuttingDown() call.Answer {
 	return refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent", "call again in a moment with the same arguments", nil)
-}
-
-// read understands the call under the contract in force and under those withdrawn ones that still have open executions. It takes no lock.
-func (e *Engine) read(q *request) {
-	q.set, q.secrets = e.actions.Load(), e.secrets.Load()
-	q.readings = q.readings[:0]
-	for _, a := range q.set.forTool(q.Tool) {
-		rd := reading{action: a}
-		rd.err = e.understand(q, &rd)
-		q.readings = append(q.readings, rd)
-	}
-}
-
-func (e *Engine) understand(q *request, rd *reading) (err error) {
-	a := rd.action
-	if rd.prepared, err = a.Prepare(q.Arguments); err != nil {
-		return err
-	}
-	rd.key = q.Key
-	switch in := rd.prepared.IntentKey; {
-	case rd.key == "":
-		rd.key = in
-	case in != "" && in != rd.key:
-		return errTwoKeys
-	}
-	rd.scope = scopeOf(a, q.run.id, rd.key)
-	if rd.fingerprint, err = e.fingerprint(a, q.Peer.Actor, *rd); err != nil || a.retired {
-		return err
-	}
-	if name := a.Contract().Credential; name != "" {
-		switch c, err := e.cfg.Vault.Credential(name); {
-		case err == nil:
-			rd.cred = &c
-		case errors.Is(err, vault.ErrNotFound):
-			rd.missing = true
-			return nil
-		default:
-			return err
-		}
-	}
-	rd.id = "act_" + e.cfg.NewID()
-	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred); err != nil {
-		return err
-	}
-	if rd.cred != nil {
-		rd.bound = bindingAllows(*rd.cred, rd.effect.HTTP.URL)
-	}
-	return nil
-}
-
-func scopeOf(a *boundAction, run, key string) string {
-	switch {
-	case key != "":
-		return "key:" + key
-	case a.durable:
-		return "durable"
-	}
-	return "run:" + run
-}
-
-func (e *Engine) fingerprint(a *boundAction, actor string, rd reading) (string, error) {
-	var keyed error
-	fp := a.Fingerprint(func(msg []byte) [32]byte {
-		sum, err := e.cfg.Vault.FingerprintMAC(msg)
-		if err != nil {
-			keyed = err
-		}
-		return sum
-	}, rd.prepared, actor, rd.scope)
-	return fp, keyed
 }
 
 // earlier is what a claim found.
@@ -309,6 +222,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 		if found != nil {
 			facts.Earlier, facts.EarlierOfOtherRun = found.d, found.x.Run != q.run.id && !q.run.once[found.x.ID]
 			if found.d != execution.AskAgain {
+				found.rd = q.under(found.x.ContractDigest, found.rd)
 				rd = found.rd
 			}
 		}
