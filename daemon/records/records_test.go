@@ -14,6 +14,7 @@ import (
 
 	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/journal"
 	"singlepass.dev/daemon/records"
 )
 
@@ -221,5 +222,46 @@ func TestWhatBecomesDurableWhileTheIndexIsRebuiltIsNotLost(t *testing.T) {
 	whole(t, r)
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLinesThatVerifyAndTellAnImpossibleStoryArePutInQuarantine(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := records.Open(records.Config{Dir: dir, Now: time.Now, Random: rand.Reader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody who can write the files adds a line of his own while nothing runs.
+	j, _, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "journal"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append(journal.Entry{Event: []byte(`{"kind":"dispatched","execution_id":"act_never_accepted","attempt":1}`)}).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = records.Open(records.Config{Dir: dir, Now: time.Now, Random: rand.Reader}); err != nil {
+		t.Fatalf("the daemon would not start: %v", err)
+	}
+	defer r.Close()
+	if r.Journal().Quarantine() == nil {
+		t.Fatal("the story is believed")
+	}
+	if _, err := r.Journal().AcceptQuarantine("looked at", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Rebuild(); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := r.Find("act_never_accepted"); found || err != nil {
+		t.Errorf("found %v, %v", found, err)
 	}
 }
