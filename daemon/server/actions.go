@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"singlepass.dev/daemon/api"
@@ -60,7 +62,7 @@ func (s *Server) loadActions() error {
 		}
 	}
 	var proposed []string
-	if files, err := s.files.read(); err == nil {
+	if files, err := s.files.proposals(); err == nil {
 		for _, f := range files {
 			proposed = append(proposed, f.name)
 		}
@@ -127,6 +129,15 @@ func (s *Server) retire(action string) error {
 type actionFiles struct {
 	dir string
 	log *slog.Logger
+
+	mu    sync.Mutex
+	known map[string]proposal // what was parsed before, by digest; guarded by mu
+}
+
+// proposal is what is kept of a file that was parsed: parsing hundreds of them at every status would cost more than all the rest.
+type proposal struct {
+	name  string // the action's; the file's where it cannot be read
+	valid bool
 }
 
 // maxActionFiles bounds the work that the folder's content can make: each question for the status looks at all of them.
@@ -141,15 +152,52 @@ type actionFile struct {
 }
 
 func (f *actionFiles) read() ([]actionFile, error) {
+	var out []actionFile
+	err := f.each(func(a actionFile) {
+		if len(a.problems) == 0 {
+			var err error
+			if a.contract, err = policy.Parse(filepath.Base(a.path), a.source); err != nil {
+				a.problems = problemsOf(err)
+			} else {
+				a.name = a.contract.Action
+			}
+		}
+		out = append(out, a)
+	})
+	return out, err
+}
+
+// proposals returns what the files propose, by digest.
+func (f *actionFiles) proposals() (map[string]proposal, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := map[string]proposal{}
+	err := f.each(func(a actionFile) {
+		digest := policy.Digest(a.source)
+		p, ok := f.known[digest]
+		if !ok {
+			p.name = a.name
+			if c, err := policy.Parse(filepath.Base(a.path), a.source); err == nil && len(a.problems) == 0 {
+				p = proposal{c.Action, true}
+			}
+		}
+		now[digest] = p
+	})
+	f.known = now
+	return maps.Clone(now), err
+}
+
+// each reads every file of the folder.
+func (f *actionFiles) each(do func(actionFile)) error {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading the contracts: %w", err)
+		return fmt.Errorf("reading the contracts: %w", err)
 	}
-	var out []actionFile
+	n := 0
 	for _, e := range entries {
-		if len(out) == maxActionFiles {
+		if n == maxActionFiles {
 			f.log.Warn("there are more contracts than are looked at", "folder", f.dir, "looked_at", maxActionFiles)
 			break
 		}
@@ -159,14 +207,11 @@ func (f *actionFiles) read() ([]actionFile, error) {
 		a := actionFile{path: filepath.Join(f.dir, e.Name()), name: strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))}
 		if a.source, err = readLimited(a.path, policy.MaxContractBytes); err != nil {
 			a.problems = []string{err.Error()}
-		} else if a.contract, err = policy.Parse(e.Name(), a.source); err != nil {
-			a.problems = problemsOf(err)
-		} else {
-			a.name = a.contract.Action
 		}
-		out = append(out, a)
+		n++
+		do(a)
 	}
-	return out, nil
+	return nil
 }
 
 // readLimited reads a file that anybody of the same user may have put there: a pipe must not make the daemon wait for its other end.

@@ -19,6 +19,9 @@ import (
 // checkpointEvery is how often a new checkpoint is signed while the vault is open and the journal grows.
 const checkpointEvery = 10 * time.Minute
 
+// settleAfter is how long after a start, an unlock or a checkpoint the daemon counts as settled.
+const settleAfter = 5 * time.Second
+
 // lastCheckpoint bounds the signing at the end of the daemon.
 const lastCheckpoint = 2 * time.Second
 
@@ -55,8 +58,14 @@ func (s *Server) checkpoints(ctx context.Context) {
 	t := time.NewTicker(checkpointEvery)
 	defer t.Stop()
 	for {
-		if s.cfg.Settled != nil {
-			s.cfg.Settled()
+		// What whoever has just started or unlocked it asks for next belongs to the work of that.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settleAfter):
+			if s.cfg.Settled != nil {
+				s.cfg.Settled()
+			}
 		}
 		select {
 		case <-ctx.Done():

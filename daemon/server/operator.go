@@ -74,15 +74,31 @@ func (o *operatorSide) Status() api.Status {
 	st.Head = &api.Head{Seq: head.Seq, Hash: head.Hash.String()}
 	st.Head.Key = s.verifierKey()
 	if info.State == vault.Unlocked {
-		if actions, err := o.Actions(context.Background()); err == nil {
-			for _, a := range actions {
-				if a.State == "changed" || a.State == "new" {
-					st.Changed++
-				}
-			}
-		}
+		st.Changed = s.waitingContracts()
 	}
 	return st
+}
+
+// waitingContracts counts the contracts in the folder that are not accepted as they are.
+func (s *Server) waitingContracts() int {
+	accepted, err := s.vault.Contracts()
+	if err != nil {
+		return 0
+	}
+	files, err := s.files.proposals()
+	if err != nil {
+		return 0
+	}
+	for _, c := range accepted {
+		delete(files, c.Digest)
+	}
+	n := 0
+	for _, f := range files {
+		if f.valid {
+			n++
+		}
+	}
+	return n
 }
 
 // Cards lists the waiting cards.
