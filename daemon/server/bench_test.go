@@ -259,9 +259,21 @@ func (l *lines) send(tool, order string) chan []byte {
 	return l.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"order":%q}}`, tool, order))
 }
 
+// figures are what measure found, by the benchmark's name beneath its parent, for the ratios of the same run.
+type figures map[string]struct{ rate, median float64 }
+
 // measure makes b.N calls at a time from so many callers, and reports calls a second and the median latency.
-func measure(b *testing.B, callers int, call func(i int64) error) {
+func (f figures) measure(b *testing.B, name string, callers int, call func(i int64) error) {
 	b.Helper()
+	if f != nil {
+		defer func() {
+			rate, median := float64(b.N)/b.Elapsed().Seconds(), 0.0
+			if m, ok := f[name]; ok {
+				median = m.median
+			}
+			f[name] = struct{ rate, median float64 }{rate, median}
+		}()
+	}
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, callers)
@@ -290,8 +302,17 @@ func measure(b *testing.B, callers int, call func(i int64) error) {
 	slices.Sort(flat)
 	b.ReportMetric(float64(b.N)/took.Seconds(), "calls/s")
 	if len(flat) > 0 {
-		b.ReportMetric(float64(flat[len(flat)/2].Microseconds()), "median-µs")
+		median := float64(flat[len(flat)/2].Microseconds())
+		b.ReportMetric(median, "median-µs")
+		if f != nil {
+			f[name] = struct{ rate, median float64 }{0, median}
+		}
 	}
+}
+
+func measure(b *testing.B, callers int, call func(i int64) error) {
+	b.Helper()
+	figures(nil).measure(b, "", callers, call)
 }
 
 func answered(line []byte) error {
@@ -312,11 +333,16 @@ func BenchmarkStdio(b *testing.B) {
 			})
 		}
 	}
+	floor(b, nil)
+}
+
+// floor is one append and fdatasync of about as many bytes as a durable point has.
+func floor(b *testing.B, found figures) {
 	b.Run("floor=append+fdatasync", func(b *testing.B) {
 		f := floorFile(b)
 		line := make([]byte, 2200)
 		var at int64
-		measure(b, 1, func(int64) error {
+		found.measure(b, "floor", 1, func(int64) error {
 			_, err := f.WriteAt(line, at)
 			at = (at + int64(len(line))) % (60 << 20)
 			return errors.Join(err, dataSync(f))
@@ -357,21 +383,38 @@ func BenchmarkHTTP(b *testing.B) {
 	cmd.Env = append(os.Environ(), directServer+"="+target.URL)
 	direct := startLines(b, cmd)
 	direct.hello(b)
+	found := figures{}
+	floor(b, found)
 	for _, callers := range []int{1, 8, 64} {
 		run := time.Now().UnixNano()
 		for _, tool := range []string{"pay", "look"} {
 			b.Run(fmt.Sprintf("singlepass/%s/callers=%d", tool, callers), func(b *testing.B) {
-				measure(b, callers, func(i int64) error { return answered(<-x.send(tool, fmt.Sprintf("%d %d %d", run, b.N, i))) })
+				found.measure(b, fmt.Sprintf("%s/%d", tool, callers), callers, func(i int64) error {
+					return answered(<-x.send(tool, fmt.Sprintf("%d %d %d", run, b.N, i)))
+				})
 			})
 			b.Run(fmt.Sprintf("direct-server/%s/callers=%d", tool, callers), func(b *testing.B) {
-				measure(b, callers, func(i int64) error { return answered(<-direct.send(tool, strconv.FormatInt(i, 10))) })
+				found.measure(b, fmt.Sprintf("direct %s/%d", tool, callers), callers, func(i int64) error { return answered(<-direct.send(tool, strconv.FormatInt(i, 10))) })
 			})
 		}
 		b.Run(fmt.Sprintf("request-alone/pay/callers=%d", callers), func(b *testing.B) {
 			c := freshClient()
-			measure(b, callers, func(int64) error { return post(c, target.URL) })
+			found.measure(b, fmt.Sprintf("alone/%d", callers), callers, func(int64) error { return post(c, target.URL) })
 		})
 	}
+	b.Run("ratios", func(b *testing.B) {
+		for b.Loop() {
+			continue // what is reported was measured above
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric((found["pay/1"].median-found["direct pay/1"].median)/found["floor"].median, "journaled-added/fdatasync")
+		b.ReportMetric(found["look/1"].median-found["direct look/1"].median, "read_only-added-µs")
+		for _, callers := range []int{1, 8, 64} {
+			rate := func(name string) float64 { return found[fmt.Sprintf("%s/%d", name, callers)].rate }
+			b.ReportMetric(rate("pay")/rate("direct pay"), fmt.Sprintf("rate/direct@%d", callers))
+			b.ReportMetric(rate("pay")/rate("alone"), fmt.Sprintf("rate/alone@%d", callers))
+		}
+	})
 }
 
 // freshClient makes a connection for every request, as anything with a side effect does.
