@@ -13,6 +13,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/execution"
 )
 
@@ -255,9 +256,43 @@ func TestALockVoidsWhatWaitsAndTheNextCardSaysSo(t *testing.T) {
 	r.unlock()
 	done = r.begin(background, a, "pay", `{"order":"1"}`)
 	c = r.card()
+	r.saysThatOneWaited(c)
+	r.answer(c, approval.ForRun)
+	r.want(<-done, "", 1)
+}
+
+// saysThatOneWaited checks the card of a call that waited before and was void before anybody answered.
+func (r *rig) saysThatOneWaited(c engine.CardView) {
+	r.t.Helper()
 	if !slices.ContainsFunc(c.Card.Why, func(s string) bool { return strings.Contains(s, "waited before") }) {
-		t.Errorf("the card says %q", c.Card.Why)
+		r.t.Errorf("the card says %q", c.Card.Why)
 	}
+}
+
+func TestARestartVoidsWhatWaitsAndTheNextCardSaysSo(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	done := r.begin(background, a, "pay", `{"order":"1"}`)
+	r.card()
+	r.restart()
+	r.want(<-done, api.CodeShuttingDown, 0)
+	done = r.begin(background, a, "pay", `{"order":"1"}`)
+	c := r.card()
+	r.saysThatOneWaited(c)
+	r.answer(c, approval.ForRun)
+	r.want(<-done, "", 1)
+}
+
+func TestTheEndOfARunVoidsWhatWaitsAndTheNextCardOfTheSameKeySaysSo(t *testing.T) {
+	r := newRig(t)
+	one, two := newAgent("1"), newAgent("2")
+	done := r.begin(background, one, "pay", `{"order":"1"}`, "key-1")
+	r.card()
+	close(one.ended)
+	r.want(<-done, api.CodeRunEnded, 0)
+	done = r.begin(background, two, "pay", `{"order":"1"}`, "key-1")
+	c := r.card()
+	r.saysThatOneWaited(c)
 	r.answer(c, approval.ForRun)
 	r.want(<-done, "", 1)
 }
