@@ -40,8 +40,9 @@ func (p *Problems) Error() string {
 const maxProblems = 50
 
 func (p *Problems) sort() {
-	slices.SortStableFunc(p.List, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	slices.SortFunc(p.List, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Path, b.Path), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Remedy, b.Remedy))
 	})
 	p.List = slices.CompactFunc(p.List, func(a, b Problem) bool { return a == b })
 	p.List = p.List[:min(len(p.List), maxProblems)]
