@@ -33,6 +33,16 @@ type Effect struct {
 	Channel Channel      `json:"channel"`
 	HTTP    *HTTPRequest `json:"http,omitempty"`
 	Auth    *Auth        `json:"auth,omitempty"`
+	// Status is what is asked should the answer be lost, where that is a request of its own. It changes nothing at the target.
+	Status *StatusRequest `json:"status,omitempty"`
+}
+
+// StatusRequest asks what became of an execution. It may use another credential than the action does.
+type StatusRequest struct {
+	HTTP HTTPRequest `json:"http"`
+	Auth *Auth       `json:"auth,omitempty"`
+	// Open says that it has parts, written {answer.…}, which an earlier answer of the target fills.
+	Open bool `json:"open,omitempty"`
 }
 
 // HTTPRequest is one HTTP request, complete but for the credential.
@@ -118,8 +128,18 @@ func (e Effect) check() error {
 	if (e.Channel == HTTP) != (e.HTTP != nil) {
 		return fmt.Errorf("channel %q and its request do not belong together", e.Channel)
 	}
+	requests, auths := []*HTTPRequest{e.HTTP}, []*Auth{e.Auth}
+	if e.Status != nil {
+		if e.Status.HTTP.Method == "" || e.Status.HTTP.URL == "" {
+			return errors.New("the status request has no method or no URL")
+		}
+		requests, auths = append(requests, &e.Status.HTTP), append(auths, e.Status.Auth)
+	}
 	var texts []string
-	if h := e.HTTP; h != nil {
+	for _, h := range requests {
+		if h == nil {
+			continue
+		}
 		texts = append(texts, h.Method, h.URL)
 		for _, f := range h.Header {
 			texts = append(texts, f.Name, f.Value)
@@ -130,8 +150,10 @@ func (e Effect) check() error {
 			}
 		}
 	}
-	if a := e.Auth; a != nil {
-		texts = append(texts, a.Credential, a.Kind, a.Place, a.Username)
+	for _, a := range auths {
+		if a != nil {
+			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username)
+		}
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) {

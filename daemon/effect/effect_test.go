@@ -25,6 +25,43 @@ func whole() effect.Effect {
 	}
 }
 
+// asked is whole with a status request.
+func asked() effect.Effect {
+	e := whole()
+	e.Status = &effect.StatusRequest{
+		HTTP: effect.HTTPRequest{
+			Method: "POST", URL: "https://status.internal.example/find?of={answer.body.id}", Header: []effect.Field{{Name: "Accept", Value: "application/json"}},
+			Body: []byte(`{"id":"act_01"}`), Success: []int{200},
+		},
+		Auth: &effect.Auth{Credential: "deploy-reader", Kind: "header", Place: "X-Key", Username: ""},
+		Open: true,
+	}
+	return e
+}
+
+// The file was written when the field was added. It is never regenerated.
+func TestAStatusRequestIsFrozenToo(t *testing.T) {
+	vector, err := os.ReadFile("testdata/v1-status.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vector = bytes.TrimSuffix(vector, []byte("\n"))
+	got, err := asked().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, vector) {
+		t.Errorf("encoded:\n%s\nfrozen:\n%s", got, vector)
+	}
+	back, err := effect.Decode(vector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(back, asked()) {
+		t.Errorf("decoded %+v", back)
+	}
+}
+
 // The files were written once, by version 1. They are never regenerated: a difference is a break of what lies sealed in journals.
 func TestVersionOneIsFrozen(t *testing.T) {
 	vector, err := os.ReadFile("testdata/v1.json")
@@ -78,6 +115,8 @@ func TestDecodeRefusesWhatItDoesNotUnderstandWhole(t *testing.T) {
 		"no channel":             `{}`,
 		"channel without":        `{"channel":"http"}`,
 		"request of another":     `{"channel":"ssh","http":{"method":"GET","url":"https://a.example/"}}`,
+		"status without request": `{"channel":"http","http":{"method":"GET","url":"https://a.example/"},"status":{}}`,
+		"status of another kind": `{"channel":"http","http":{"method":"GET","url":"https://a.example/"},"status":{"http":{"method":"GET","url":"https://a.example/"},"ssh":{}}}`,
 		"two values":             `{"channel":"http","http":{"method":"GET","url":"https://a.example/"}} {}`,
 		"informational success":  `{"channel":"http","http":{"method":"GET","url":"https://a.example/","success":[100]}}`,
 		"not JSON":               `{`,
@@ -94,9 +133,11 @@ func TestEncodeRefusesTextThatJSONWouldChange(t *testing.T) {
 		"header value": func(e *effect.Effect) { e.HTTP.Header[0].Value = "a\xff" },
 		"header name":  func(e *effect.Effect) { e.HTTP.Header[0].Name = "a\xff" },
 		"URL":          func(e *effect.Effect) { e.HTTP.URL += "\xff" },
+		"status URL":   func(e *effect.Effect) { e.Status.HTTP.URL += "\xff" },
+		"status user":  func(e *effect.Effect) { e.Status.Auth.Username = "\xff" },
 		"user name":    func(e *effect.Effect) { e.Auth.Username = "\xff" },
 	} {
-		e := whole()
+		e := asked()
 		change(&e)
 		if b, err := e.Encode(); err == nil {
 			t.Errorf("%s: encoded as %s", name, b)
@@ -105,7 +146,7 @@ func TestEncodeRefusesTextThatJSONWouldChange(t *testing.T) {
 }
 
 func TestEveryFieldChangesTheDigest(t *testing.T) {
-	first, err := whole().Digest()
+	first, err := asked().Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +165,11 @@ func TestEveryFieldChangesTheDigest(t *testing.T) {
 				t.Fatalf("%s is empty in the example", v.Type())
 			}
 			walk(v.Index(0), e)
-		case reflect.String, reflect.Int, reflect.Uint8:
+		case reflect.String, reflect.Int, reflect.Uint8, reflect.Bool:
 			old := reflect.ValueOf(v.Interface())
 			switch {
+			case v.Kind() == reflect.Bool:
+				v.SetBool(!v.Bool())
 			case v.Kind() == reflect.Int:
 				v.SetInt(v.Int() + 1)
 			case v.Kind() == reflect.Uint8:
@@ -146,9 +189,9 @@ func TestEveryFieldChangesTheDigest(t *testing.T) {
 			t.Fatalf("no mutation for %s", v.Kind())
 		}
 	}
-	e := whole()
+	e := asked()
 	walk(reflect.ValueOf(&e), func() effect.Effect { return e })
-	if changed < 10 {
+	if changed < 20 {
 		t.Errorf("only %d fields were changed", changed)
 	}
 }
