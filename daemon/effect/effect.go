@@ -32,6 +32,7 @@ const (
 type Effect struct {
 	Channel Channel      `json:"channel"`
 	HTTP    *HTTPRequest `json:"http,omitempty"`
+	MCP     *MCPCall     `json:"mcp,omitempty"`
 	Auth    *Auth        `json:"auth,omitempty"`
 	// Status is what is asked should the answer be lost, where that is a request of its own. It changes nothing at the target.
 	Status *StatusRequest `json:"status,omitempty"`
@@ -79,6 +80,9 @@ type Auth struct {
 
 // Target names what is acted on, as people read it: scheme, host and path, without query, fragment or user info.
 func (e Effect) Target() string {
+	if e.MCP != nil {
+		return e.MCP.target()
+	}
 	if e.HTTP == nil {
 		return string(e.Channel)
 	}
@@ -125,7 +129,7 @@ func (e Effect) check() error {
 	default:
 		return fmt.Errorf("channel %q is not http, ssh or mcp", e.Channel)
 	}
-	if (e.Channel == HTTP) != (e.HTTP != nil) {
+	if (e.Channel == HTTP) != (e.HTTP != nil) || (e.Channel == MCP) != (e.MCP != nil) {
 		return fmt.Errorf("channel %q and its request do not belong together", e.Channel)
 	}
 	requests, auths := []*HTTPRequest{e.HTTP}, []*Auth{e.Auth}
@@ -154,6 +158,12 @@ func (e Effect) check() error {
 		if a != nil {
 			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username)
 		}
+	}
+	if m := e.MCP; m != nil {
+		if err := m.check(); err != nil {
+			return err
+		}
+		texts = append(texts, m.texts()...)
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
