@@ -5,11 +5,20 @@ STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT      = $(GO) run mvdan.cc/gofumpt@v0.12.0
 E2E          = ./daemon/e2e/...
 PACKAGES     = $$($(GO) list ./... | grep -v '/daemon/e2e')
+# Packages that are tested under the race detector. Those that import Fyne are tested without: Fyne is then compiled once, for lint, tests and sp-tray alike, and what runs at the
+# same time lives in packages without it (ui/watch, ui/notify, ui/single).
+NOT_FYNE     = {{$$fyne := false}}{{range .Deps}}{{if eq . "fyne.io/fyne/v2"}}{{$$fyne = true}}{{end}}{{end}}{{if not $$fyne}}{{.ImportPath}}{{end}}
+RACE         = $$($(GO) list -f '$(NOT_FYNE)' ./... | grep -v '/daemon/e2e')
 GOFILES      = $$(git ls-files --cached --others --exclude-standard -- '*.go')
 FUZZTIME    ?= 30s
 COUNT       ?= 20
 
-.PHONY: help demo build test race e2e check lint fmt fuzz bench soak picture clean
+# OpenGL ES compiles in one minute where the other binding takes four. One set of flags for all targets, or Go's build cache holds everything twice. For a release: make tray TAGS= TRAYFLAGS=-trimpath
+TAGS        ?= gles
+TRAYFLAGS   ?=
+export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
+
+.PHONY: help demo build tray test race e2e check lint fmt fuzz bench soak picture clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -22,11 +31,15 @@ demo: build ## one lost answer and its retry: a real daemon, a real target, a th
 build: ## spd and spctl, without cgo, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/spd ./cmd/spctl
 
+tray: ## sp-tray, the tray app, into bin/ (needs what .ci/setup installs for it)
+	CGO_ENABLED=1 $(GO) build $(TRAYFLAGS) -o bin/ ./cmd/sp-tray
+
 test: ## every test but the end-to-end ones
 	$(GO) test $(PACKAGES)
 
-race: ## the same under the race detector
-	CGO_ENABLED=1 $(GO) test -race $(PACKAGES)
+race: ## the same under the race detector, and the packages of the window without it
+	CGO_ENABLED=1 $(GO) test -race $(RACE)
+	$(GO) test ./ui/... ./cmd/sp-tray
 
 e2e: ## real MCP clients against the real programs, built without cgo
 	$(GO) test -timeout 30m $(E2E)

@@ -1,0 +1,21 @@
+// Package ui is the frame of the tray app: one window with its navigation, its banners and the views in it.
+//
+// Where things are:
+//
+//	ui              the frame: window, navigation, keyboard, banners, and what the person's answers lead to
+//	ui/watch        one client state that follows the daemon: status, cards, activity, sessions; no Fyne in it
+//	ui/tray         icon and menu by StatusNotifierItem; no window needed
+//	ui/notify       desktop notifications by org.freedesktop.Notifications
+//	ui/single       one sp-tray a home, the second start raises the first; the autostart entry
+//	ui/look         colours, sizes, fonts and the words in every language: what all views share
+//	ui/card         a card that waits
+//	ui/record       the original record of a call that came again, and the detail of any execution
+//	ui/activity     the list of executions
+//	ui/sessions     the runs that are authorized
+//	ui/vaultview    unlock, credentials, health, first run
+//	ui/actions      contracts and upstreams
+//	cmd/sp-tray     composition, and the only importer of fyne.io/fyne/v2/app, which needs cgo and a display
+//
+// A view is a package that takes the small interface that it uses and plain values of daemon/api. It imports no other view, neither ui nor ui/watch, and starts no goroutine that
+// outlives its window. Work is done in goroutines and written to widgets by fyne.Do.
+package ui
