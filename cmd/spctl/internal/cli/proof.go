@@ -14,6 +14,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/home"
+	"singlepass.dev/daemon/visible"
 	"singlepass.dev/vault/secret"
 )
 
@@ -176,7 +177,7 @@ func (a *app) choose(question string) (string, error) {
 		return "", usage("this has to be confirmed, and there is no terminal to ask at").WithHint("say it on the command line; see --help")
 	}
 	defer func() { _ = tty.Close() }()
-	fmt.Fprint(tty, cleanText(question))
+	fmt.Fprint(tty, visible.Text(question))
 	line, err := bufio.NewReader(io.LimitReader(tty, 4096)).ReadString('\n')
 	if err != nil {
 		return "", errNoAnswer
