@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -8,32 +9,10 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"singlepass.dev/vault/secret"
 )
-
-// CredentialKind says how a credential goes into a request.
-type CredentialKind string
-
-// The kinds of this version.
-const (
-	Bearer CredentialKind = "bearer" // Authorization: Bearer VALUE (RFC 6750)
-	Basic  CredentialKind = "basic"  // Authorization: Basic, the value is the password (RFC 7617)
-	Header CredentialKind = "header" // a header of its own
-	Query  CredentialKind = "query"  // a query parameter
-)
-
-// reservedKinds are names of interface.md that have no implementation yet.
-var reservedKinds = []CredentialKind{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password", "env"}
-
-// CredentialParams are what a kind needs besides the value. Exactly the field of the kind is set; bearer has none.
-type CredentialParams struct {
-	Username string `json:"username,omitempty"` // basic
-	Header   string `json:"header,omitempty"`   // header
-	Query    string `json:"query,omitempty"`    // query
-}
 
 // Credential describes a credential. The value is stored in a record of its own, so that listing never decrypts it.
 type Credential struct {
@@ -45,6 +24,11 @@ type Credential struct {
 	Created time.Time        `json:"created"` // set by AddCredential
 	Rotated time.Time        `json:"rotated"` // set by AddCredential and RotateCredential
 	Version int              `json:"version"` // 1, then one more with each rotation; set by the vault
+}
+
+// AllowsUpstream reports whether one of the targets is the upstream server of that name.
+func (c Credential) AllowsUpstream(name string) bool {
+	return slices.ContainsFunc(c.Targets, func(t Target) bool { return t.Scheme == schemeUpstream && t.Host == name })
 }
 
 // Allows reports whether one of the targets covers u.
@@ -74,36 +58,6 @@ func (c Credential) Validate() error {
 	if !credentialName.MatchString(c.Name) {
 		return refuse("a name has 1 to 64 lower-case letters, digits, dots, dashes and underscores, the first a letter or digit")
 	}
-	var expected CredentialParams
-	switch c.Kind {
-	case Bearer:
-	case Basic:
-		expected.Username = c.Params.Username
-		if strings.Contains(c.Params.Username, ":") || hasControl(c.Params.Username) {
-			return refuse("a user name has no colon and no control characters (RFC 7617)")
-		}
-	case Header:
-		expected.Header = c.Params.Header
-		if !headerToken.MatchString(c.Params.Header) {
-			return refuse("kind header needs the header's name")
-		}
-		if slices.Contains(framing, strings.ToLower(c.Params.Header)) {
-			return refuse("header %s belongs to the request itself: choose another", c.Params.Header)
-		}
-	case Query:
-		expected.Query = c.Params.Query
-		if !queryName.MatchString(c.Params.Query) {
-			return refuse("kind query needs the parameter's name")
-		}
-	default:
-		if slices.Contains(reservedKinds, c.Kind) {
-			return refuse("kind %s is not available in this version", c.Kind)
-		}
-		return refuse("unknown kind %q: use bearer, basic, header or query", c.Kind)
-	}
-	if c.Params != expected {
-		return refuse("kind %s takes no other parameter than its own", c.Kind)
-	}
 	if len(c.Targets) == 0 || len(c.Targets) > maxTargets {
 		return refuse("name 1 to %d targets that it may be sent to", maxTargets)
 	}
@@ -112,32 +66,40 @@ func (c Credential) Validate() error {
 			return refuse("%v", err)
 		}
 	}
+	if err := c.validateKind(); err != nil {
+		return refuse("%v", err)
+	}
 	return nil
 }
 
-func hasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// checkValue refuses a value that could not be sent as what it is. It says nothing of the value itself.
-func (c Credential) checkValue(value *secret.Bytes) error {
-	return value.Use(func(b []byte) error {
+// kept returns the value as the vault keeps it, which the caller wipes; it refuses one that could not be used as what it is. It says nothing of the value itself.
+func (c Credential) kept(value *secret.Bytes) (*secret.Bytes, error) {
+	var out *secret.Bytes
+	err := value.Use(func(b []byte) error {
 		if len(b) == 0 {
-			return fmt.Errorf("credential %q: the value is empty", c.Name)
+			return errors.New("the value is empty")
 		}
 		if len(b) > maxValueBytes {
-			return fmt.Errorf("credential %q: the value is longer than %d bytes", c.Name, maxValueBytes)
+			return fmt.Errorf("the value is longer than %d bytes", maxValueBytes)
 		}
-		for _, x := range b {
-			if x < ' ' || x == 0x7f {
-				return fmt.Errorf("credential %q: the value holds a control character, perhaps a line break at its end: remove it", c.Name)
-			}
-			if c.Kind == Bearer && (x == ' ' || x > 0x7f) {
-				return fmt.Errorf("credential %q: a bearer token has no spaces and only ASCII (RFC 6750)", c.Name)
-			}
+		form := kinds[c.Kind].value
+		if form == nil {
+			form = func(_ CredentialParams, b []byte) ([]byte, error) { return b, oneLine(b) }
 		}
+		made, err := form(c.Params, b)
+		if err != nil {
+			return err
+		}
+		if len(made) > 0 && &made[0] == &b[0] { // secret.New wipes what it is given
+			made = bytes.Clone(made)
+		}
+		out = secret.New(made)
 		return nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("credential %q: %w", c.Name, err)
+	}
+	return out, nil
 }
 
 // Credentials returns the descriptions, sorted by name.
@@ -186,15 +148,16 @@ func (v *Vault) AddCredential(c Credential, value *secret.Bytes) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("adding %w", err)
 	}
-	if err := c.checkValue(value); err != nil {
+	value, err := c.kept(value)
+	if err != nil {
 		return fmt.Errorf("adding %w", err)
 	}
+	defer value.Wipe()
 	c.Created = v.now().UTC()
 	c.Rotated, c.Version = c.Created, 1
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, err := v.credentialLocked(c.Name)
-	if err == nil {
+	if _, err = v.credentialLocked(c.Name); err == nil {
 		err = ErrExists
 	}
 	if errors.Is(err, ErrNotFound) {
@@ -214,9 +177,10 @@ func (v *Vault) RotateCredential(name string, value *secret.Bytes) error {
 	if err != nil {
 		return fmt.Errorf("rotating credential %q: %w", name, err)
 	}
-	if err := c.checkValue(value); err != nil {
+	if value, err = c.kept(value); err != nil {
 		return fmt.Errorf("rotating %w", err)
 	}
+	defer value.Wipe()
 	c.Rotated = v.now().UTC()
 	c.Version++
 	if err = v.putCredentialLocked(c, value); err == nil {

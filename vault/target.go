@@ -12,14 +12,17 @@ import (
 
 // Target is where a credential may be sent. All fields are in canonical form, as ParseTarget makes them.
 type Target struct {
-	Scheme         string `json:"scheme"`                    // "https" or "http"
-	Host           string `json:"host"`                      // lower-case ASCII name, or an address without brackets
-	Port           uint16 `json:"port"`                      // never 0
-	PathPrefix     string `json:"path_prefix"`               // starts with "/"; matches whole segments
+	Scheme         string `json:"scheme"`                    // "https", "http" or "upstream"
+	Host           string `json:"host"`                      // lower-case ASCII name, or an address without brackets; the upstream server's name
+	Port           uint16 `json:"port"`                      // never 0, but for upstream
+	PathPrefix     string `json:"path_prefix"`               // starts with "/"; matches whole segments; "" for upstream
 	AllowPlaintext bool   `json:"allow_plaintext,omitempty"` // the operator accepts http to a host other than loopback
 }
 
-// ParseTarget reads "https://api.example.com:443/v1/". Port and path may be left out. http is taken for loopback hosts only.
+// schemeUpstream names a server that the daemon starts: what goes to it goes nowhere else by our doing.
+const schemeUpstream = "upstream"
+
+// ParseTarget reads "https://api.example.com:443/v1/", or "upstream:NAME". Port and path may be left out. http is taken for loopback hosts only.
 func ParseTarget(text string) (Target, error) { return parseTarget(text, false) }
 
 // ParsePlaintextTarget is ParseTarget for an operator who said that http to any host is meant: everybody on the way can
@@ -32,6 +35,10 @@ func parseTarget(text string, plaintext bool) (Target, error) {
 	}
 	if len(text) > 2048 {
 		return Target{}, errors.New("the target is longer than 2048 bytes")
+	}
+	if name, ok := strings.CutPrefix(text, schemeUpstream+":"); ok {
+		t := Target{Scheme: schemeUpstream, Host: name}
+		return t, t.Validate()
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -67,7 +74,13 @@ func parseTarget(text string, plaintext bool) (Target, error) {
 // Validate reports what is wrong with a target that did not come from ParseTarget.
 func (t Target) Validate() error {
 	refuse := func(why string) error { return fmt.Errorf("target %q: %s", t.String(), why) }
-	if t.Scheme != "https" && t.Scheme != "http" {
+	if t.Scheme == schemeUpstream {
+		if !upstreamName.MatchString(t.Host) || t != (Target{Scheme: t.Scheme, Host: t.Host}) {
+			return refuse("write upstream: and the upstream server's name, and nothing else")
+		}
+		return nil
+	}
+	if !t.isHTTP() {
 		return refuse("the scheme needs to be https or http")
 	}
 	if canonical, err := canonicalHost(t.Host); err != nil {
@@ -87,8 +100,13 @@ func (t Target) Validate() error {
 	return nil
 }
 
+func (t Target) isHTTP() bool { return t.Scheme == "https" || t.Scheme == "http" }
+
 // String returns the target as ParseTarget reads it.
 func (t Target) String() string {
+	if t.Scheme == schemeUpstream {
+		return schemeUpstream + ":" + t.Host
+	}
 	host := t.Host
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -100,7 +118,7 @@ func (t Target) String() string {
 // differently never matches: dot segments, backslashes, and encoded dots, slashes or control characters in the path, also
 // when encoded more than once; user information; a host with a trailing dot or outside ASCII (write its xn-- form).
 func (t Target) Matches(u *url.URL) bool {
-	if u == nil || t.Validate() != nil || u.User != nil || !strings.EqualFold(u.Scheme, t.Scheme) {
+	if u == nil || !t.isHTTP() || t.Validate() != nil || u.User != nil || !strings.EqualFold(u.Scheme, t.Scheme) {
 		return false
 	}
 	host, port, err := endpoint(u)
@@ -185,6 +203,7 @@ func canonicalHost(host string) (string, error) {
 }
 
 var (
+	upstreamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 	hostLabel    = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 	numericLabel = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`)
 )

@@ -59,16 +59,18 @@ type PassphraseRequest struct {
 
 // Credential describes a credential; there is no way to read its secret.
 type Credential struct {
-	Name     string    `json:"name"`
-	Kind     string    `json:"kind"`
-	Targets  []string  `json:"targets"`
-	Place    string    `json:"place,omitempty"`    // the header or query parameter of kinds header and query
-	Username string    `json:"username,omitempty"` // of kind basic
-	PerUse   bool      `json:"per_use"`
-	Version  int       `json:"version,omitempty"`
-	Created  time.Time `json:"created,omitzero"`
-	Rotated  time.Time `json:"rotated,omitzero"`
-	UsedBy   []string  `json:"used_by,omitempty"` // actions
+	Name     string   `json:"name"`
+	Kind     string   `json:"kind"`
+	Targets  []string `json:"targets"`
+	Place    string   `json:"place,omitempty"`    // the header or query parameter of kinds header and query
+	Username string   `json:"username,omitempty"` // of kind basic
+	// Params are what a kind needs besides, by name; none of it is secret. A kind's own: env has variable.
+	Params  map[string]string `json:"params,omitempty"`
+	PerUse  bool              `json:"per_use"`
+	Version int               `json:"version,omitempty"`
+	Created time.Time         `json:"created,omitzero"`
+	Rotated time.Time         `json:"rotated,omitzero"`
+	UsedBy  []string          `json:"used_by,omitempty"` // actions
 }
 
 // CredentialRequest adds or rotates; Secret travels as base64.

@@ -85,44 +85,16 @@ func (p VaultParts) Credentials(context.Context) ([]api.Credential, error) {
 	}
 	list := make([]api.Credential, 0, len(all))
 	for _, c := range all {
-		targets := make([]string, 0, len(c.Targets))
-		for _, t := range c.Targets {
-			targets = append(targets, t.String())
-		}
-		list = append(list, api.Credential{
-			Name: c.Name, Kind: string(c.Kind), Targets: targets, Place: c.Params.Header + c.Params.Query, Username: c.Params.Username, PerUse: c.PerUse,
-			Version: c.Version, Created: c.Created, Rotated: c.Rotated,
-		})
+		list = append(list, Credential(c))
 	}
 	return list, nil
 }
 
 // AddCredential adds a credential; what is wrong with its description is the operator's to mend.
 func (p VaultParts) AddCredential(_ context.Context, in api.Credential, plaintext bool, value *secret.Bytes) error {
-	c := vault.Credential{Name: in.Name, Kind: vault.CredentialKind(in.Kind), PerUse: in.PerUse, Params: vault.CredentialParams{Username: in.Username}}
-	switch c.Kind {
-	case vault.Header:
-		c.Params.Header = in.Place
-	case vault.Query:
-		c.Params.Query = in.Place
-	default:
-		if in.Place != "" {
-			return api.Errorf(api.CodeUsage, "a credential of kind %s has its own place; only header and query take a name", in.Kind)
-		}
-	}
-	parse := vault.ParseTarget
-	if plaintext {
-		parse = vault.ParsePlaintextTarget
-	}
-	for _, text := range in.Targets {
-		t, err := parse(text)
-		if err != nil {
-			return api.Errorf(api.CodeUsage, "%v", err)
-		}
-		c.Targets = append(c.Targets, t)
-	}
-	if err := c.Validate(); err != nil {
-		return api.Errorf(api.CodeUsage, "%v", err)
+	c, err := CredentialOf(in, plaintext)
+	if err != nil {
+		return err
 	}
 	return refused(p.Vault.AddCredential(c, value))
 }

@@ -140,18 +140,8 @@ func (o *operatorSide) Credentials(context.Context) ([]api.Credential, error) {
 	usedBy := o.s.credentialUse()
 	out := make([]api.Credential, 0, len(list))
 	for _, c := range list {
-		a := api.Credential{
-			Name: c.Name, Kind: string(c.Kind), Username: c.Params.Username, PerUse: c.PerUse, Version: c.Version, Created: c.Created, Rotated: c.Rotated, UsedBy: usedBy[c.Name],
-		}
-		switch c.Kind {
-		case vault.Header:
-			a.Place = c.Params.Header
-		case vault.Query:
-			a.Place = c.Params.Query
-		}
-		for _, t := range c.Targets {
-			a.Targets = append(a.Targets, t.String())
-		}
+		a := control.Credential(c)
+		a.UsedBy = usedBy[c.Name]
 		out = append(out, a)
 	}
 	return out, nil
@@ -159,26 +149,9 @@ func (o *operatorSide) Credentials(context.Context) ([]api.Credential, error) {
 
 // AddCredential adds one.
 func (o *operatorSide) AddCredential(_ context.Context, a api.Credential, plaintext bool, value *secret.Bytes) error {
-	c := vault.Credential{Name: a.Name, Kind: vault.CredentialKind(a.Kind), PerUse: a.PerUse, Params: vault.CredentialParams{Username: a.Username}}
-	switch c.Kind {
-	case vault.Header:
-		c.Params.Header = a.Place
-	case vault.Query:
-		c.Params.Query = a.Place
-	}
-	parse := vault.ParseTarget
-	if plaintext {
-		parse = vault.ParsePlaintextTarget
-	}
-	for _, text := range a.Targets {
-		t, err := parse(text)
-		if err != nil {
-			return api.Errorf(api.CodeUsage, "%v", err)
-		}
-		c.Targets = append(c.Targets, t)
-	}
-	if err := c.Validate(); err != nil {
-		return api.Errorf(api.CodeUsage, "%v", err)
+	c, err := control.CredentialOf(a, plaintext)
+	if err != nil {
+		return err
 	}
 	return o.s.changeCredential("credential_added", c.Name, func() error { return o.s.vault.AddCredential(c, value) })
 }

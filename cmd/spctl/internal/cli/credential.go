@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,8 +15,8 @@ import (
 
 // kinds are the kinds of this version; the others are known by name, so that the answer to them is "not yet".
 var (
-	kinds      = []string{"bearer", "basic", "header", "query"}
-	laterKinds = []string{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password", "env"}
+	kinds      = []string{"bearer", "basic", "header", "query", "env"}
+	laterKinds = []string{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password"}
 )
 
 // valueFlags are the ways in which a secret comes in. There is no flag that takes the secret itself: it would stand in the process list and in the shell's history.
@@ -56,7 +57,9 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
   bearer   Authorization: Bearer VALUE
   basic    Authorization: Basic, with --username; the value is the password
   header   a header of its own, named by --name
-  query    a query parameter, named by --name`,
+  query    a query parameter, named by --name
+  env      variables for an upstream server that the daemon starts, with --target upstream:NAME; the value is
+           a file of NAME=value lines, or with --name the value of that one variable`,
 		Example: "  spctl credential add deploy --kind bearer --target https://deploy.internal.example/v1/ --value-stdin < token",
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Name = args[0]
@@ -66,7 +69,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	f := add.Flags()
 	f.StringVar(&in.Kind, "kind", "", strings.Join(kinds, ", "))
 	f.StringArrayVar(&in.Targets, "target", nil, "where it may be sent: scheme, host, port and path prefix (repeatable)")
-	f.StringVar(&in.Place, "name", "", "the header or query parameter, for kinds header and query")
+	f.StringVar(&in.Place, "name", "", "the header, query parameter or variable, for kinds header, query and env")
 	f.StringVar(&in.Username, "username", "", "the user name, for kind basic")
 	f.BoolVar(&in.PerUse, "per-use", false, "ask each time it is used, also within a session")
 	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
@@ -198,6 +201,9 @@ func (a *app) showCredential(c *cobra.Command, name string) error {
 	row("kind", cred.Kind)
 	row("placed in", cred.Place)
 	row("user name", cred.Username)
+	for _, name := range slices.Sorted(maps.Keys(cred.Params)) {
+		row(strings.ReplaceAll(name, "_", " "), cred.Params[name])
+	}
 	for _, t := range cred.Targets {
 		row("target", t)
 	}

@@ -1,0 +1,96 @@
+package vault_test
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+
+	"singlepass.dev/vault"
+)
+
+func ofKind(t *testing.T, kind vault.CredentialKind, p vault.CredentialParams, targets ...string) vault.Credential {
+	t.Helper()
+	c := vault.Credential{Name: "x", Kind: kind, Params: p}
+	for _, text := range targets {
+		target, err := vault.ParseTarget(text)
+		must(t, err)
+		c.Targets = append(c.Targets, target)
+	}
+	return c
+}
+
+func TestVariablesGoToAnUpstreamServerAndNowhereElse(t *testing.T) {
+	h := newHome(t)
+	v, _ := h.initialized()
+	set := ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:github")
+	must(t, v.AddCredential(set, text("B=canary-not-a-secret\nA='1\n2'\n")))
+	c, value, err := v.UseCredential("x")
+	must(t, err)
+	if got := reveal(t, value); got != "A=1\n2\x00B=canary-not-a-secret\x00" {
+		t.Errorf("kept as %q", got)
+	}
+	if !c.AllowsUpstream("github") || c.AllowsUpstream("gitlab") {
+		t.Error("the binding is wrong")
+	}
+	must(t, v.RotateCredential("x", text("C=3")))
+	_, value, err = v.UseCredential("x")
+	must(t, err)
+	if got := reveal(t, value); got != "C=3\x00" {
+		t.Errorf("after the rotation %q", got)
+	}
+	must(t, v.RemoveCredential("x"))
+	must(t, v.AddCredential(ofKind(t, vault.Env, vault.CredentialParams{Variable: "TOKEN"}, "upstream:a", "upstream:b"), text("canary-not-a-secret")))
+	_, value, err = v.UseCredential("x")
+	must(t, err)
+	if got := reveal(t, value); got != "TOKEN=canary-not-a-secret\x00" {
+		t.Errorf("kept as %q", got)
+	}
+	must(t, v.RemoveCredential("x"))
+
+	for name, bad := range map[string]struct {
+		c     vault.Credential
+		value string
+		says  string
+	}{
+		"a URL":              {ofKind(t, vault.Env, vault.CredentialParams{}, "https://a.example"), "A=1", "cannot be used for target"},
+		"an upstream":        {ofKind(t, vault.Bearer, vault.CredentialParams{}, "upstream:github"), "x", "cannot be used for target"},
+		"a loader":           {ofKind(t, vault.Env, vault.CredentialParams{Variable: "LD_PRELOAD"}, "upstream:a"), "canary", "LD_PRELOAD"},
+		"a loader in a file": {ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a"), "LD_PRELOAD=canary", "LD_PRELOAD"},
+		"no set":             {ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a"), "canary", "line 1"},
+	} {
+		err := v.AddCredential(bad.c, text(bad.value))
+		if err == nil || !strings.Contains(err.Error(), bad.says) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"upstream:", "upstream:A", "upstream://a", "upstream:a/b", "upstream:-a", "upstream:a.b"} {
+		if target, err := vault.ParseTarget(bad); err == nil {
+			t.Errorf("%q was read as %+v", bad, target)
+		}
+	}
+}
+
+func TestParametersTravelAsNamesAndValues(t *testing.T) {
+	var p vault.CredentialParams
+	for i := range reflect.TypeOf(p).NumField() {
+		reflect.ValueOf(&p).Elem().Field(i).SetString("v" + reflect.TypeOf(p).Field(i).Name)
+	}
+	set := p.Map()
+	if len(set) != reflect.TypeOf(p).NumField() {
+		t.Fatalf("%v", set)
+	}
+	back, err := vault.ParseParams(set)
+	must(t, err)
+	if back != p {
+		t.Errorf("%+v became %+v", p, back)
+	}
+	for _, bad := range []map[string]string{{"unknown": "x"}, {"USERNAME": "x"}} {
+		if p, err := vault.ParseParams(bad); err == nil {
+			t.Errorf("%v was read as %+v", bad, p)
+		}
+	}
+	if !maps.Equal(vault.CredentialParams{}.Map(), map[string]string{}) {
+		t.Error("nothing set is something")
+	}
+}
