@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/execution"
 	"singlepass.dev/vault/secret"
 )
 
@@ -40,16 +41,16 @@ type Reading struct {
 	Whole  bool // all of the body came and none was cut
 }
 
-// Word is what a verification found. The strings are recorded in the journal; they are never renamed.
-type Word string
+// Word is what a verification found.
+type Word = execution.Finding
 
-// The words. The zero value is invalid.
+// The words. Done and Failed come with a result; NotDone is believed at once only where it is Certain, else as the action's wait contract allows.
 const (
-	Done       Word = "done"        // the attempt succeeded; the result is in the finding
-	Failed     Word = "failed"      // the target acted or refused and says that it failed: a known target_error
-	NotDone    Word = "not_done"    // the target did nothing; believed at once only if Certain, else as the wait contract allows
-	Running    Word = "running"     // it is under way: ask again later
-	CannotTell Word = "cannot_tell" // anything else, and every doubt
+	Done       = execution.FoundDone
+	Failed     = execution.FoundFailed
+	NotDone    = execution.FoundNotDone
+	Running    = execution.FoundRunning
+	CannotTell = execution.FoundCannotTell
 )
 
 // Finding is what one verification came to.
@@ -60,10 +61,10 @@ type Finding struct {
 	Certain bool
 	Status  int             // the target's own status of the attempt: exit status, or the status of the status request's answer
 	Result  json.RawMessage // Done, Failed: as Outcome.Result, what the agent gets; nil otherwise
-	Answer  json.RawMessage // Done, Failed: as Outcome.Answer, for the operator; may be nil
+	Answer  json.RawMessage // as Outcome.Answer, for the operator; kept, sealed, with Done and Failed. May be nil
 	Reason  string          // required: what was found, for people, without secrets
-	// Evidence says what was asked and what was answered, as a JSON object without secrets, at most 16 KiB; for the operator. May be nil if nothing was asked.
-	Evidence json.RawMessage
+	// Evidence says what was asked and what was answered, in one line for people, without secrets and without contents: it stands in the journal in clear. At most 1 KiB.
+	Evidence string
 	// After is how long the target asks to be left alone before the next question; 0 where it says nothing.
 	After time.Duration
 }

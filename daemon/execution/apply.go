@@ -26,7 +26,18 @@ func Apply(x Execution, ev Event) (Execution, error) {
 	if next.State != x.State {
 		next.ChangedAt = ev.At
 	}
+	if ev.Finding != "" {
+		next.check(ev)
+	}
 	return next, nil
+}
+
+// check keeps what somebody was asked and answered. A finding decides nothing by itself: the event that carries it does.
+func (x *Execution) check(ev Event) {
+	if len(x.Checks) == MaxChecks {
+		x.Checks = x.Checks[:copy(x.Checks, x.Checks[1:])]
+	}
+	x.Checks = append(x.Checks, Check{At: ev.At, Finding: ev.Finding, Source: ev.Source, By: ev.By, Evidence: ev.Evidence, Reason: ev.Reason, Times: ev.Times})
 }
 
 func accept(x Execution, ev Event) (Execution, error) {
@@ -139,7 +150,7 @@ func step(x *Execution, ev Event) error {
 		if x.State.Open() {
 			return illegal("what is open is never pruned")
 		}
-		x.Pruned, x.Result, x.Callers, x.Attempts = true, "", nil, nil
+		x.Pruned, x.Result, x.Callers, x.Attempts, x.Checks = true, "", nil, nil, nil
 		return nil
 	}
 	return fmt.Errorf("%w: unknown kind of event", ErrIllegal)

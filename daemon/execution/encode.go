@@ -31,6 +31,8 @@ func (ev *Event) AppendJSON(b []byte) []byte {
 	o.optional("code", ev.Code)
 	o.optional("reason", ev.Reason)
 	o.flag("caller_waiting", ev.Waiting)
+	o.optional("finding", string(ev.Finding))
+	o.number("times_asked", int64(ev.Times))
 	return append(o.b, '}')
 }
 

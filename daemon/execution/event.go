@@ -45,6 +45,18 @@ const (
 	FromOperator Source = "operator"     // the person's verdict
 )
 
+// Finding is what one verification found. The zero value is invalid.
+type Finding string
+
+// The findings.
+const (
+	FoundDone       Finding = "done"        // the attempt succeeded
+	FoundFailed     Finding = "failed"      // the target says that it failed: a known target_error
+	FoundNotDone    Finding = "not_done"    // the target did nothing, as far as it can be seen now
+	FoundRunning    Finding = "running"     // it is under way
+	FoundCannotTell Finding = "cannot_tell" // anything else, and every doubt
+)
+
 // Event is one thing that happened to one execution, as it stands in the journal's entry. At is the entry's own time and not part of the JSON.
 type Event struct {
 	Kind Kind      `json:"kind"`
@@ -54,7 +66,7 @@ type Event struct {
 	Acceptance *Acceptance `json:"acceptance,omitempty"` // accepted
 	Caller     *Caller     `json:"caller,omitempty"`     // accepted, caller_attached
 	Call       string      `json:"call,omitempty"`       // delivered, delivery_disputed: which caller
-	By         string      `json:"by,omitempty"`         // authorized, rejected, expired, withdrawn, not_done_established: who or what
+	By         string      `json:"by,omitempty"`         // authorized, rejected, expired, withdrawn, not_done_established: who or what; with a finding: who had it asked
 	Attempt    int         `json:"attempt,omitempty"`    // dispatched, attempt_not_sent, outcome_observed, outcome_unknown
 	Outcome    Outcome     `json:"outcome,omitempty"`    // outcome_observed
 	Status     int         `json:"target_status,omitempty"`
@@ -64,4 +76,6 @@ type Event struct {
 	Code       string      `json:"code,omitempty"`     // rejected
 	Reason     string      `json:"reason,omitempty"`
 	Waiting    bool        `json:"caller_waiting,omitempty"` // not_done_established: a caller is attached, so it may be sent
+	Finding    Finding     `json:"finding,omitempty"`        // outcome_observed, verification_no_proof, not_done_established: where somebody was asked
+	Times      int         `json:"times_asked,omitempty"`    // how often it was asked since the last event about it, where more than once with the same finding
 }

@@ -115,6 +115,17 @@ type Attempt struct {
 	Reason       string    `json:"reason,omitempty"`
 }
 
+// Check is one time that the target was asked what became of an attempt, or several with the same finding.
+type Check struct {
+	At       time.Time `json:"at"` // of the last answer
+	Finding  Finding   `json:"finding"`
+	Source   Source    `json:"source,omitempty"`   // how it was asked
+	By       string    `json:"by,omitempty"`       // who had it asked: the daemon, an agent's call, the operator
+	Evidence string    `json:"evidence,omitempty"` // what was asked and what was answered, without secrets
+	Reason   string    `json:"reason,omitempty"`
+	Times    int       `json:"times_asked,omitempty"` // more than once with this finding
+}
+
 // Acceptance is what is fixed when an execution is accepted.
 type Acceptance struct {
 	Tool           string        `json:"tool"`
@@ -158,6 +169,7 @@ type Execution struct {
 	Attempts     []Attempt `json:"attempts,omitempty"`
 	Callers      []Caller  `json:"callers,omitempty"`
 	Dropped      int       `json:"callers_dropped,omitempty"` // callers beyond MaxCallers, which are only counted
+	Checks       []Check   `json:"checks,omitempty"`          // the newest MaxChecks, oldest first
 	// InDoubt says that an earlier attempt may have acted: it keeps a later attempt's "not sent" from reading as "nothing was sent".
 	InDoubt bool `json:"in_doubt,omitempty"`
 	Pruned  bool `json:"pruned,omitempty"` // only the tombstone is left
@@ -166,11 +178,23 @@ type Execution struct {
 // MaxCallers bounds the callers that are kept with an execution, so that a caller in a loop cannot grow a record without limit.
 const MaxCallers = 64
 
+// MaxChecks bounds the checks that are kept with an execution; the journal has them all.
+const MaxChecks = 16
+
 // clone copies what Apply may change in place.
 func (x Execution) clone() Execution {
 	x.Attempts = slices.Clone(x.Attempts)
 	x.Callers = slices.Clone(x.Callers)
+	x.Checks = slices.Clone(x.Checks)
 	return x
+}
+
+// LastCheck returns the newest check, or a zero Check.
+func (x Execution) LastCheck() Check {
+	if len(x.Checks) == 0 {
+		return Check{}
+	}
+	return x.Checks[len(x.Checks)-1]
 }
 
 // LastAttempt returns the newest attempt, or a zero Attempt.

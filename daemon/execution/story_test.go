@@ -144,6 +144,29 @@ func TestTheCallersThatAreKeptAreBounded(t *testing.T) {
 	s.then(authorized, dispatched(1), observed, execution.Event{Kind: execution.KindDelivered, Call: last, Evidence: "drained"}).is(execution.Delivered)
 }
 
+func TestWhatWasAskedAndAnsweredIsKeptAndDecidesNothing(t *testing.T) {
+	s := begin(t, execution.StatusQuery).then(authorized, dispatched(1), unknown)
+	for i := range execution.MaxChecks + 3 {
+		s.then(execution.Event{
+			Kind: execution.KindInconclusive, Source: execution.FromQuery, Finding: execution.FoundDone, By: "daemon", Evidence: fmt.Sprintf("answer %d", i), Reason: "r", Times: i,
+		}).is(execution.Unknown)
+	}
+	if n := len(s.x.Checks); n != execution.MaxChecks || s.x.Checks[0].Evidence != "answer 3" {
+		t.Errorf("%d checks are kept, the first is %+v", n, s.x.Checks[0])
+	}
+	before := s.x
+	s.then(execution.Event{Kind: execution.KindNotDone, Source: execution.FromQuery, Finding: execution.FoundNotDone, By: "operator"}).is(execution.NotDone)
+	if last := s.x.LastCheck(); last.Finding != execution.FoundNotDone || last.By != "operator" || !last.At.Equal(s.x.ChangedAt) {
+		t.Errorf("the last check is %+v", last)
+	}
+	if before.Checks[0].Evidence != "answer 3" || before.LastCheck().Evidence != fmt.Sprintf("answer %d", execution.MaxChecks+2) {
+		t.Error("Apply changed the checks of its argument")
+	}
+	if x := s.then(pruned).x; len(x.Checks) > 0 || x.LastCheck() != (execution.Check{}) {
+		t.Errorf("the tombstone still holds %+v", x.Checks)
+	}
+}
+
 func TestATombstoneKeepsWhatRecognizesARepeat(t *testing.T) {
 	before := begin(t, execution.Irreversible).then(authorized, dispatched(1), observed, delivered)
 	kept := before.x.Acceptance

@@ -175,6 +175,9 @@ func (j *journal) change() {
 			Outcome: pick(r, execution.Success, execution.TargetError), Source: pick(r, "", execution.FromLate, execution.FromOperator),
 			Reason: pick(r, "", "connection reset"), Waiting: r.IntN(2) == 0, Evidence: "drained", Call: fmt.Sprint(r.IntN(len(j.entries) + 1)),
 		}
+		if slices.Contains([]execution.Kind{execution.KindInconclusive, execution.KindNotDone, execution.KindObserved}, ev.Kind) && r.IntN(2) == 0 {
+			ev.Finding, ev.Times = pick(r, execution.FoundRunning, execution.FoundNotDone, execution.FoundDone), r.IntN(3)
+		}
 		if ev.Kind == execution.KindAttached {
 			ev.Caller = &execution.Caller{Call: fmt.Sprint(len(j.entries)), Run: "run_0"}
 		}

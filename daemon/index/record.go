@@ -33,6 +33,7 @@ type coder struct {
 
 	caller   execution.Caller
 	attempt  execution.Attempt
+	check    execution.Check
 	position Position
 	seconds  int64
 	nanos    int
@@ -121,6 +122,9 @@ func (c *coder) record(r, before *record) {
 	for i := range list(c, &x.Callers) {
 		c.oneCaller(&x.Callers[i])
 	}
+	for i := range list(c, &x.Checks) {
+		c.oneCheck(&x.Checks[i])
+	}
 	number(c, &x.Dropped)
 	c.flags(&x.InDoubt, &x.Pruned, &r.Arguments, &r.HasResult)
 
@@ -145,6 +149,18 @@ func (c *coder) oneAttempt(a *execution.Attempt) {
 	text(c, &a.Outcome, b.Outcome)
 	text(c, &a.Reason, b.Reason)
 	c.attempt = *a
+}
+
+func (c *coder) oneCheck(a *execution.Check) {
+	b := &c.check
+	c.time(&a.At)
+	text(c, &a.Finding, b.Finding)
+	text(c, &a.Source, b.Source)
+	text(c, &a.By, b.By)
+	text(c, &a.Evidence, b.Evidence)
+	text(c, &a.Reason, b.Reason)
+	number(c, &a.Times)
+	c.check = *a
 }
 
 func (c *coder) oneCaller(a *execution.Caller) {

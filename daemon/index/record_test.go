@@ -55,7 +55,7 @@ func vary(t testing.TB, r *rand.Rand, way string, v reflect.Value) {
 
 func fullRecord(t testing.TB, r *rand.Rand, callers int) *index.Record {
 	record := &index.Record{
-		X:       execution.Execution{Attempts: make([]execution.Attempt, 2), Callers: make([]execution.Caller, callers)},
+		X:       execution.Execution{Attempts: make([]execution.Attempt, 2), Callers: make([]execution.Caller, callers), Checks: make([]execution.Check, 2)},
 		Earlier: make([]uint64, 9),
 	}
 	leaves(t, "", reflect.ValueOf(record).Elem(), func(way string, v reflect.Value) {

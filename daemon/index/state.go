@@ -79,7 +79,7 @@ type meta struct {
 	Newest     string                  `json:"newest"`
 }
 
-const format = 2
+const format = 3
 
 // maxMatches bounds what a repeat is compared with. Open executions are never dropped from it.
 const maxMatches = 8
