@@ -25,7 +25,9 @@ type Query struct {
 	Attempt     int           // required: the attempt in doubt; every one before it provably did nothing
 	Effect      effect.Effect // required: what was sent, and in Status what is asked where that is a request of its own
 	Secret      *secret.Bytes // of Effect.Status.Auth where there is a status request, else of Effect.Auth; nil where that is nil
-	Limits      Limits        // zero fields take the channel's defaults
+	// Dispatched is when that attempt was dispatched. Zero where it is not known: what a channel would conclude from the time that passed is then not concluded.
+	Dispatched time.Time
+	Limits     Limits // zero fields take the channel's defaults
 	// Permitted is asked with the final URL, credential placed aside, right before the first byte; an error means that nothing is asked. Optional.
 	Permitted func(rawURL string) error
 	// Judge says what an answer to the status request means, by the contract's own conditions. Required where Effect.Status is set; a channel that asks in its own way

@@ -33,6 +33,7 @@ type Effect struct {
 	Channel Channel      `json:"channel"`
 	HTTP    *HTTPRequest `json:"http,omitempty"`
 	MCP     *MCPCall     `json:"mcp,omitempty"`
+	SSH     *SSHCommand  `json:"ssh,omitempty"`
 	Auth    *Auth        `json:"auth,omitempty"`
 	// Status is what is asked should the answer be lost, where that is a request of its own. It changes nothing at the target.
 	Status *StatusRequest `json:"status,omitempty"`
@@ -76,12 +77,17 @@ type Auth struct {
 	Kind       string `json:"kind"`               // as in the vault: bearer, basic, header, query, …
 	Place      string `json:"place,omitempty"`    // the header or query parameter that carries it
 	Username   string `json:"username,omitempty"` // for basic
+	// Certificate is the OpenSSH certificate that goes with an ssh-key, as in a -cert.pub file without comment.
+	Certificate string `json:"certificate,omitempty"`
 }
 
-// Target names what is acted on, as people read it: scheme, host and path, without query, fragment or user info.
+// Target names what is acted on, as people read it: scheme, host and path, without query, fragment or user info; of SSH the account, host and port.
 func (e Effect) Target() string {
 	if e.MCP != nil {
 		return e.MCP.target()
+	}
+	if e.SSH != nil {
+		return e.SSH.Host.Address()
 	}
 	if e.HTTP == nil {
 		return string(e.Channel)
@@ -132,6 +138,9 @@ func (e Effect) check() error {
 	if (e.Channel == HTTP) != (e.HTTP != nil) || (e.Channel == MCP) != (e.MCP != nil) {
 		return fmt.Errorf("channel %q and its request do not belong together", e.Channel)
 	}
+	if (e.Channel == SSH) != (e.SSH != nil) {
+		return fmt.Errorf("channel %q and its command do not belong together", e.Channel)
+	}
 	requests, auths := []*HTTPRequest{e.HTTP}, []*Auth{e.Auth}
 	if e.Status != nil {
 		if e.Status.HTTP.Method == "" || e.Status.HTTP.URL == "" {
@@ -140,6 +149,12 @@ func (e Effect) check() error {
 		requests, auths = append(requests, &e.Status.HTTP), append(auths, e.Status.Auth)
 	}
 	var texts []string
+	if e.SSH != nil {
+		if err := e.SSH.check(); err != nil {
+			return err
+		}
+		texts = e.SSH.texts()
+	}
 	for _, h := range requests {
 		if h == nil {
 			continue
@@ -156,7 +171,7 @@ func (e Effect) check() error {
 	}
 	for _, a := range auths {
 		if a != nil {
-			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username)
+			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate)
 		}
 	}
 	if m := e.MCP; m != nil {
