@@ -32,6 +32,7 @@ const (
 const (
 	CodeProofNeeded   Code = "operator_proof_needed"
 	CodeProofWrong    Code = "operator_proof_wrong"
+	CodeTicketOver    Code = "operator_ticket_over" // earn another one by the passphrase
 	CodeTooManyTries  Code = "too_many_tries"
 	CodeUsage         Code = "usage"
 	CodeMissing       Code = "not_found"

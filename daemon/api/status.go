@@ -51,6 +51,12 @@ type UnlockRequest struct {
 	RecoveryKit []byte `json:"recovery_kit,omitempty"`
 }
 
+// Ticket stands for the passphrase in further requests of the process that earned it, and of no other. It travels as base64.
+type Ticket struct {
+	Ticket  []byte    `json:"ticket"`
+	Expires time.Time `json:"expires"`
+}
+
 // PassphraseRequest changes the passphrase; the old one proves itself.
 type PassphraseRequest struct {
 	Old []byte `json:"old"`

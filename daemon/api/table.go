@@ -40,6 +40,7 @@ var table = map[Code]struct {
 	CodeKeyring:           {http.StatusServiceUnavailable, ExitFailed},
 	CodeProofNeeded:       {http.StatusUnauthorized, ExitProof},
 	CodeProofWrong:        {http.StatusUnauthorized, ExitProof},
+	CodeTicketOver:        {http.StatusUnauthorized, ExitProof},
 	CodeTooManyTries:      {http.StatusTooManyRequests, ExitProof},
 	CodeAgentCaller:       {http.StatusForbidden, ExitProof},
 	CodeUsage:             {http.StatusBadRequest, ExitUsage},

@@ -35,6 +35,9 @@ type Operator struct {
 	Daemon string // optional: the installed spd; by default the one beside this program
 	// Proof is asked once, before the first request that needs one. The value is the caller's to wipe after the last request. Nil: such requests fail.
 	Proof func(ctx context.Context) (scheme string, value *secret.Bytes, err error)
+	// Tickets makes this client earn a ticket by the first passphrase and use it from then on: for a program that stays, as the tray does, and never for one command. Proof is then
+	// asked whenever a ticket has to be earned, and its value is wiped here; Init and Unlock earn one too. See EarnTicket.
+	Tickets bool
 
 	once   sync.Once
 	http   *http.Client
@@ -42,6 +45,7 @@ type Operator struct {
 	scheme string
 	value  *secret.Bytes
 	failed error
+	ticket ticketHolder
 }
 
 // maxAnswer bounds one answer, and one line of a stream.
@@ -87,6 +91,9 @@ func (o *Operator) Close() {
 }
 
 func (o *Operator) authorize(ctx context.Context, r *http.Request) error {
+	if o.Tickets {
+		return o.useTicket(ctx, r)
+	}
 	o.proof.Do(func() {
 		if o.Proof == nil {
 			o.failed = api.Errorf(api.CodeProofNeeded, "the operator's proof is needed").WithHint("give the passphrase at the terminal, or with --passphrase-file FILE")
@@ -104,14 +111,31 @@ func (o *Operator) authorize(ctx context.Context, r *http.Request) error {
 	if o.failed != nil {
 		return o.failed
 	}
-	return o.value.Use(func(b []byte) error {
-		r.Header.Set("Authorization", o.scheme+" "+base64.StdEncoding.EncodeToString(b))
+	return setProof(r, o.scheme, o.value)
+}
+
+func setProof(r *http.Request, scheme string, value *secret.Bytes) error {
+	return value.Use(func(b []byte) error {
+		r.Header.Set("Authorization", scheme+" "+base64.StdEncoding.EncodeToString(b))
 		return nil
 	})
 }
 
-// do sends one request. in is nil for no body. The caller closes the answer's body.
+// do sends one request, and once more where the daemon says that the ticket is over: it does so before anything is done. in is nil for no body. The caller closes the answer's body.
 func (o *Operator) do(ctx context.Context, method, path string, proof bool, in any) (*http.Response, error) {
+	authorize := o.authorize
+	if !proof {
+		authorize = nil
+	}
+	resp, err := o.send(ctx, method, path, authorize, in)
+	if proof && o.Tickets && errors.Is(err, &api.Error{Code: api.CodeTicketOver}) {
+		return o.send(ctx, method, path, authorize, in)
+	}
+	return resp, err
+}
+
+// send sends one request.
+func (o *Operator) send(ctx context.Context, method, path string, authorize func(context.Context, *http.Request) error, in any) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://spd"+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking the daemon: %w", err)
@@ -124,8 +148,8 @@ func (o *Operator) do(ctx context.Context, method, path string, proof bool, in a
 		r.Body, r.ContentLength = &wipedBody{b: b}, int64(len(b))
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if proof {
-		if err := o.authorize(ctx, r); err != nil {
+	if authorize != nil {
+		if err := authorize(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +167,11 @@ func (o *Operator) do(ctx context.Context, method, path string, proof bool, in a
 	if resp.StatusCode >= 400 {
 		defer func() { _ = resp.Body.Close() }()
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		return nil, answered(b, resp.StatusCode)
+		err := answered(b, resp.StatusCode)
+		if errors.Is(err, &api.Error{Code: api.CodeTicketOver}) {
+			o.ticket.over(r)
+		}
+		return nil, err
 	}
 	return resp, nil
 }
@@ -193,11 +221,17 @@ func answered(b []byte, status int) error {
 }
 
 func call[T any](ctx context.Context, o *Operator, method, path string, proof bool, in any) (T, error) {
-	var out T
 	resp, err := o.do(ctx, method, path, proof, in)
 	if err != nil {
+		var out T
 		return out, err
 	}
+	return decoded[T](resp)
+}
+
+// decoded reads an answer to its end.
+func decoded[T any](resp *http.Response) (T, error) {
+	var out T
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusNoContent {
 		return out, nil
@@ -261,12 +295,16 @@ func (o *Operator) Status(ctx context.Context) (api.Status, error) {
 
 // Init makes the vault and leaves it unlocked.
 func (o *Operator) Init(ctx context.Context, in api.InitRequest) (api.InitAnswer, error) {
-	return call[api.InitAnswer](ctx, o, http.MethodPost, "/v1/vault/init", false, in)
+	out, err := call[api.InitAnswer](ctx, o, http.MethodPost, "/v1/vault/init", false, in)
+	o.earnBy(ctx, in.Passphrase, err)
+	return out, err
 }
 
 // Unlock opens the vault.
 func (o *Operator) Unlock(ctx context.Context, in api.UnlockRequest) (api.Status, error) {
-	return call[api.Status](ctx, o, http.MethodPost, "/v1/vault/unlock", false, in)
+	out, err := call[api.Status](ctx, o, http.MethodPost, "/v1/vault/unlock", false, in)
+	o.earnBy(ctx, in.Passphrase, err)
+	return out, err
 }
 
 // Lock shuts the vault. It needs no proof.

@@ -4,6 +4,7 @@
 //   - Nothing that reads cards or activity, or changes anything, happens without the operator's proof in that very request (architecture, section 9). Status, lock, and making a
 //     vault where there is none need none.
 //   - A peer of another user is refused, and so is an agent, one with an agent among its ancestors, and one of whom that cannot be told, even with the right passphrase.
+//   - A ticket counts only for the live process that earned it by the passphrase, for its lifetime, and until the next lock (Tickets).
 //   - An answer names exactly one code of package api; its HTTP status comes from the table there.
 //   - A secret never stands in an answer, an error or a log line.
 //   - A stream starts with a snapshot, so that whoever reads it has missed nothing; it ends when the vault locks.
@@ -196,6 +197,7 @@ type Config struct {
 	Journal     Journal
 	Prover      Prover
 	Ancestry    Ancestry
+	Tickets     *Tickets // optional: without it nobody earns a ticket. Prover has to take them
 	Now         func() time.Time
 	UID         func() int                                 // optional: whose requests are taken; os.Getuid
 	PeerOf      func(c net.Conn) (Peer, error)             // optional: the kernel's word; PeerOf

@@ -153,8 +153,8 @@ func TestNothingIsReadOrChangedWithoutProof(t *testing.T) {
 		if status, body := s.do(c.method, c.path, "", c.body); status != 401 || code(body) != api.CodeProofNeeded {
 			t.Errorf("%s %s without proof: %d %s", c.method, c.path, status, body)
 		}
-		if status, body := s.do(c.method, c.path, "Ticket eA==", c.body); status != 401 || code(body) != api.CodeProofNeeded {
-			t.Errorf("%s %s with an unknown proof: %d %s", c.method, c.path, status, body)
+		if status, body := s.do(c.method, c.path, "Ticket eA==", c.body); status != 401 || code(body) != api.CodeTicketOver {
+			t.Errorf("%s %s with a ticket that nobody earned: %d %s", c.method, c.path, status, body)
 		}
 	}
 	if status, body := s.do("GET", "/v1/approvals", proofOf("wrong-passphrase"), ""); status != 401 || code(body) != api.CodeProofWrong {

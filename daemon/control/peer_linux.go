@@ -6,11 +6,13 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"singlepass.dev/daemon/peer"
 )
 
 // PeerOf asks the kernel who connected (SO_PEERCRED, unix(7)).
 func PeerOf(c net.Conn) (Peer, error) {
-	u, ok := c.(*net.UnixConn)
+	u, ok := peer.UnixConn(c)
 	if !ok {
 		return Peer{}, errors.New("not a unix socket")
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -57,18 +58,58 @@ func (s *Server) admit(r *http.Request) (Peer, error) {
 }
 
 // prove checks the request's proof.
-func (s *Server) prove(r *http.Request, p Peer) (string, error) {
+func (s *Server) prove(r *http.Request, p Peer) (by, scheme string, err error) {
 	header := r.Header.Get("Authorization")
 	r.Header.Del("Authorization")
 	scheme, text, ok := strings.Cut(header, " ")
 	if !ok {
-		return "", api.Errorf(api.CodeProofNeeded, "the operator's proof is needed").WithHint("give the passphrase at the terminal, or with --passphrase-file FILE")
+		return "", "", api.Errorf(api.CodeProofNeeded, "the operator's proof is needed").WithHint("give the passphrase at the terminal, or with --passphrase-file FILE")
 	}
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(raw) == 0 {
-		return "", api.Errorf(api.CodeProofNeeded, "the operator's proof is not readable")
+		return "", "", api.Errorf(api.CodeProofNeeded, "the operator's proof is not readable")
 	}
 	value := secret.New(raw)
 	defer value.Wipe()
-	return s.cfg.Prover.Prove(r.Context(), scheme, value, p)
+	by, err = s.cfg.Prover.Prove(r.Context(), scheme, value, p)
+	return by, scheme, err
+}
+
+func (s *Server) earnTicket(r request) (any, error) {
+	switch {
+	case s.cfg.Tickets == nil:
+		return nil, api.Errorf(api.CodeMissing, "this daemon gives no tickets").WithHint("give the passphrase each time")
+	case r.scheme != SchemePassphrase:
+		return nil, api.Errorf(api.CodeProofNeeded, "a ticket is earned by the passphrase, and not by another ticket").WithHint("give the vault's passphrase")
+	case s.cfg.Daemon.Status().Vault != "unlocked":
+		return nil, api.Errorf(api.CodeVaultLocked, "a ticket lasts until the vault is locked, and it is locked").WithHint("unlock it first")
+	}
+	value, expires, err := s.cfg.Tickets.Earn(r.peer)
+	if err != nil {
+		return nil, err
+	}
+	defer value.Wipe()
+	// A lock between the look and the ticket would have dropped it before it was there.
+	if s.cfg.Daemon.Status().Vault != "unlocked" {
+		s.cfg.Tickets.GiveBack(value, r.peer)
+		return nil, api.Errorf(api.CodeVaultLocked, "the vault was locked meanwhile").WithHint("unlock it first")
+	}
+	out := api.Ticket{Expires: expires.UTC()}
+	// It goes out as JSON this once, so this copy has to lie on the heap.
+	return &out, value.Use(func(b []byte) error { out.Ticket = bytes.Clone(b); return nil })
+}
+
+func (s *Server) giveBackTicket(r request) (any, error) {
+	var in struct {
+		Ticket []byte `json:"ticket"`
+	}
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	if s.cfg.Tickets != nil && len(in.Ticket) > 0 {
+		value := secret.New(in.Ticket)
+		defer value.Wipe()
+		s.cfg.Tickets.GiveBack(value, r.peer)
+	}
+	return nil, nil
 }

@@ -20,7 +20,9 @@ const maxBody = 1 << 20
 // request is one request after admission.
 type request struct {
 	*http.Request
-	by string // who proved presence; empty where no proof was asked for
+	by     string // who proved presence; empty where no proof was asked for
+	scheme string // how
+	peer   Peer
 }
 
 // answer is what a handler returns: a value for the body, or nil for none.
@@ -66,6 +68,9 @@ func (s *Server) handler() http.Handler {
 	call("POST /v1/vault/passphrase", noProof, s.changePassphrase) // so does the old one
 	call("POST /v1/proof", proof, func(request) (any, error) { return nil, nil })
 
+	call("POST /v1/ticket", proof, s.earnTicket)
+	call("DELETE /v1/ticket", noProof, s.giveBackTicket) // it is in the body
+
 	call("GET /v1/credentials", proof, s.credentials)
 	call("POST /v1/credentials", proof, s.addCredential)
 	call("GET /v1/credentials/{name}", proof, s.credential)
@@ -107,9 +112,9 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, n need) (request, 
 	if err != nil {
 		return request{}, err
 	}
-	req := request{Request: r}
+	req := request{Request: r, peer: p}
 	if n == proof {
-		if req.by, err = s.prove(r, p); err != nil {
+		if req.by, req.scheme, err = s.prove(r, p); err != nil {
 			return request{}, err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/index"
 	"singlepass.dev/daemon/journal"
+	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
 )
 
@@ -353,6 +354,14 @@ func (o *operatorSide) AcceptQuarantine(_ context.Context, reason, by string) er
 
 // AgentAmong says whether a process, or one of its ancestors, is an agent that this daemon knows.
 func (o *operatorSide) AgentAmong(p control.Peer) (string, bool, error) {
+	// Whoever traces a process speaks with its voice, and hears what it hears.
+	tracer, err := peer.Tracer(p.PID)
+	if err != nil {
+		return "", false, err
+	}
+	if tracer != 0 {
+		return "", false, fmt.Errorf("process %d is traced by %d", p.PID, tracer)
+	}
 	chain, err := o.s.peers.Lineage(p.PID)
 	if err != nil {
 		return "", false, err
@@ -366,7 +375,7 @@ func (o *operatorSide) AgentAmong(p control.Peer) (string, bool, error) {
 
 // peerOf says which process connected to the operator's socket.
 func (s *Server) peerOf(c net.Conn) (control.Peer, error) {
-	uc, ok := c.(*net.UnixConn)
+	uc, ok := peer.UnixConn(c)
 	if !ok {
 		return control.Peer{}, errors.New("not a unix socket")
 	}

@@ -57,6 +57,7 @@ type Server struct {
 	engine  *engine.Engine
 	mcp     *mcpserver.Server
 	control *control.Server
+	tickets *control.Tickets
 	peers   *peer.Identifier
 
 	agent, operator net.Listener
@@ -142,6 +143,12 @@ func Open(cfg Config) (_ *Server, err error) {
 	return s, s.listen(cfg)
 }
 
+// ticketLifetime is how long a ticket counts at most. The idle lock ends it earlier.
+const ticketLifetime = 8 * time.Hour
+
+// hold binds to the process behind the operator's socket.
+func (s *Server) hold(p control.Peer) (control.Held, error) { return s.peers.Hold(p.PID, p.Start) }
+
 // ids makes ULIDs that sort in the order in which they were made.
 var ids = struct {
 	sync.Mutex
@@ -164,10 +171,17 @@ func (s *Server) listen(cfg Config) (err error) {
 	}); err != nil {
 		return err
 	}
+	if s.tickets, err = control.NewTickets(control.TicketsConfig{
+		Prover: control.Passphrases(s.vault), Hold: s.hold, Now: time.Now, Random: rand.Reader, Lifetime: func() time.Duration { return ticketLifetime },
+	}); err != nil {
+		return err
+	}
+	// Whatever locked it: a command, the clock, or the vault itself after a write whose outcome is not known.
+	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
 		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts,
-		Prover: control.Passphrases(s.vault), Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
+		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
 	}
@@ -175,6 +189,9 @@ func (s *Server) listen(cfg Config) (err error) {
 		return err
 	}
 	if s.operator, err = listenUnix(cfg.Home.OperatorSocket()); err != nil {
+		return errors.Join(err, s.agent.Close())
+	}
+	if s.operator, err = peer.OneSpeaker(s.operator.(*net.UnixListener)); err != nil {
 		return errors.Join(err, s.agent.Close())
 	}
 	if s.conf.MCPHTTP != "" {

@@ -37,6 +37,7 @@ type Daemon struct {
 	home   home.Home
 	now    func() time.Time
 	prover *remembering
+	peers  *peer.Identifier
 
 	mu         sync.Mutex // owns what follows
 	cards      []control.CardView
@@ -80,6 +81,9 @@ func (p *remembering) Prove(ctx context.Context, scheme string, value *secret.By
 	return by, err
 }
 
+// TicketLifetime is how long a ticket counts here.
+const TicketLifetime = time.Hour
+
 // New makes the folders of h, opens the vault and returns a daemon that does not listen yet.
 func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	if err := h.Create(); err != nil {
@@ -92,20 +96,44 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	d := &Daemon{home: h, now: now, Agents: map[int]string{}}
 	d.VaultParts = control.VaultParts{Vault: v, Closing: d.closing}
 	d.prover = &remembering{Prover: control.Passphrases(v)}
+	if d.peers, err = peer.New(peer.Config{}); err != nil {
+		return nil, err
+	}
+	tickets, err := control.NewTickets(control.TicketsConfig{
+		Prover: d.prover, Hold: func(p control.Peer) (control.Held, error) { return d.peers.Hold(p.PID, p.Start) }, Now: now, Random: rand.Reader,
+		Lifetime: func() time.Duration { return TicketLifetime },
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
 		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Journal: d, Ancestry: d,
-		Prover: d.prover, Now: now,
+		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err
 }
 
 // Listen listens on the operator's socket.
 func (d *Daemon) Listen() (net.Listener, error) {
-	l, err := net.Listen("unix", d.home.OperatorSocket())
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.home.OperatorSocket()})
 	if err != nil {
 		return nil, err
 	}
-	return l, os.Chmod(d.home.OperatorSocket(), 0o600)
+	if err := os.Chmod(d.home.OperatorSocket(), 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return peer.OneSpeaker(l)
+}
+
+// peerOf is the kernel's word, as the real daemon takes it.
+func (d *Daemon) peerOf(c net.Conn) (control.Peer, error) {
+	u, ok := peer.UnixConn(c)
+	if !ok {
+		return control.Peer{}, errors.New("not a unix socket")
+	}
+	p, err := d.peers.ProcessOf(u)
+	return control.Peer{UID: p.UID, PID: p.PID, Start: p.Start}, err
 }
 
 // Shutdown stops the server and closes the vault.
