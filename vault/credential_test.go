@@ -117,7 +117,7 @@ func TestOnlyCredentialsThatCanBeSentAsTheyAreAreTaken(t *testing.T) {
 		"no kind":              {kind("", vault.CredentialParams{}), "v", "unknown kind"},
 		"unknown kind":         {kind("cookie", vault.CredentialParams{}), "v", "unknown kind"},
 		"reserved kind":        {kind("oauth2", vault.CredentialParams{}), "v", "not available in this version"},
-		"reserved ssh":         {kind("ssh-key", vault.CredentialParams{}), "v", "not available in this version"},
+		"reserved aws":         {kind("aws-sigv4", vault.CredentialParams{}), "v", "not available in this version"},
 		"no target":            {with(func(c *vault.Credential) { c.Targets = nil }), "v", "target"},
 		"a target by hand":     {with(func(c *vault.Credential) { c.Targets[0].Host = "EXAMPLE.com" }), "v", "canonical"},
 		"parameter of another": {kind(vault.Bearer, vault.CredentialParams{Header: "X"}), "v", "parameter"},

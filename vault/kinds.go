@@ -22,10 +22,13 @@ const (
 	Header CredentialKind = "header" // a header of its own
 	Query  CredentialKind = "query"  // a query parameter
 	Env    CredentialKind = "env"    // variables in the environment of an upstream server that the daemon starts
+
+	SSHKey      CredentialKind = "ssh-key"      // a private key, with or without a certificate
+	SSHPassword CredentialKind = "ssh-password" // an account's password
 )
 
 // reservedKinds are names of interface.md that have no implementation yet.
-var reservedKinds = []CredentialKind{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password"}
+var reservedKinds = []CredentialKind{"oauth2", "aws-sigv4", "client-cert"}
 
 // CredentialParams are what a kind needs besides the value; none of it is secret. Only fields that the kind takes are set, see kinds. All are strings, so that two can be
 // compared, and so that they travel as names and values.
@@ -34,6 +37,8 @@ type CredentialParams struct {
 	Header   string `json:"header,omitempty"`   // header
 	Query    string `json:"query,omitempty"`    // query
 	Variable string `json:"variable,omitempty"` // env: the one variable whose value this is; "" for a set
+
+	Certificate string `json:"certificate,omitempty"` // ssh-key: an OpenSSH certificate of the key, as in a -cert.pub file without comment
 }
 
 // ParseParams reads names and values, as they travel. It knows no kind; Credential.Validate does.
@@ -117,6 +122,8 @@ var kinds = map[CredentialKind]kindRules{
 		target: func(t Target) bool { return t.Scheme == schemeUpstream },
 		value:  func(p CredentialParams, b []byte) ([]byte, error) { return material.Environment(p.Variable, b) },
 	},
+	SSHKey:      sshKey,
+	SSHPassword: sshPassword,
 }
 
 // KindNames returns the names of the kinds, sorted.

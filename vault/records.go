@@ -38,6 +38,7 @@ const (
 	kindCredentialSecret recordKind = "credential-secret"
 	kindContract         recordKind = "contract"
 	kindSetting          recordKind = "setting"
+	kindHost             recordKind = "ssh-host"
 )
 
 const (

@@ -17,6 +17,7 @@ type Target struct {
 	Port           uint16 `json:"port"`                      // never 0, but for upstream
 	PathPrefix     string `json:"path_prefix"`               // starts with "/"; matches whole segments; "" for upstream
 	AllowPlaintext bool   `json:"allow_plaintext,omitempty"` // the operator accepts http to a host other than loopback
+	User           string `json:"user,omitempty"`            // ssh: the account
 }
 
 // schemeUpstream names a server that the daemon starts: what goes to it goes nowhere else by our doing.
@@ -45,8 +46,8 @@ func parseTarget(text string, plaintext bool) (Target, error) {
 		return refuse("not a URL: write https://host[:port][/path]")
 	}
 	switch {
-	case strings.EqualFold(u.Scheme, "ssh"):
-		return refuse("ssh is not available in this version")
+	case strings.EqualFold(u.Scheme, schemeSSH):
+		return parseSSHTarget(u)
 	case u.User != nil:
 		// Not quoted back: the user information may be a password.
 		return Target{}, errors.New("a target takes no user name or password: leave out what stands before the @")
@@ -80,8 +81,14 @@ func (t Target) Validate() error {
 		}
 		return nil
 	}
+	if t.Scheme == schemeSSH {
+		return t.validateSSH()
+	}
 	if !t.isHTTP() {
-		return refuse("the scheme needs to be https or http")
+		return refuse("the scheme needs to be https, http or ssh")
+	}
+	if t.User != "" {
+		return refuse("only an ssh target names a user")
 	}
 	if canonical, err := canonicalHost(t.Host); err != nil {
 		return refuse(err.Error())
@@ -111,6 +118,9 @@ func (t Target) String() string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
+	if t.User != "" {
+		host = url.User(t.User).String() + "@" + host
+	}
 	return fmt.Sprintf("%s://%s:%d%s", t.Scheme, host, t.Port, t.PathPrefix)
 }
 
@@ -118,7 +128,13 @@ func (t Target) String() string {
 // differently never matches: dot segments, backslashes, and encoded dots, slashes or control characters in the path, also
 // when encoded more than once; user information; a host with a trailing dot or outside ASCII (write its xn-- form).
 func (t Target) Matches(u *url.URL) bool {
-	if u == nil || !t.isHTTP() || t.Validate() != nil || u.User != nil || !strings.EqualFold(u.Scheme, t.Scheme) {
+	if u == nil || !t.isHTTP() && !t.isSSH() || t.Validate() != nil || !strings.EqualFold(u.Scheme, t.Scheme) {
+		return false
+	}
+	if t.Scheme == schemeSSH {
+		return t.matchesSSH(u)
+	}
+	if u.User != nil {
 		return false
 	}
 	host, port, err := endpoint(u)
@@ -161,8 +177,10 @@ func endpoint(u *url.URL) (string, uint16, error) {
 			return host, 443, nil
 		case "http":
 			return host, 80, nil
+		case schemeSSH:
+			return host, 22, nil
 		}
-		return "", 0, errors.New("the scheme needs to be https or http")
+		return "", 0, errors.New("the scheme needs to be https, http or ssh")
 	}
 	digits, ok := strings.CutPrefix(rest, ":")
 	port, err := strconv.ParseUint(digits, 10, 16)
