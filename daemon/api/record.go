@@ -41,6 +41,7 @@ type Record struct {
 	Attempts       []Attempt `json:"attempts"`
 	Callers        []Caller  `json:"callers"`
 	CallersDropped int       `json:"callers_dropped,omitempty"`
+	Checks         []Check   `json:"checks,omitempty"`
 	Timeline       []Step    `json:"timeline,omitempty"`
 	Summary        string    `json:"summary,omitempty"` // what it came to, in one sentence
 }
@@ -70,6 +71,17 @@ type Caller struct {
 	Disputed   bool      `json:"disputed,omitempty"`
 }
 
+// Check is one time that the target was asked what became of an attempt, or several with the same finding.
+type Check struct {
+	At       time.Time `json:"at"`      // of the last answer
+	Finding  string    `json:"finding"` // done, failed, not_done, running, cannot_tell
+	Source   string    `json:"source,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Evidence string    `json:"evidence,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Times    int       `json:"times_asked,omitempty"`
+}
+
 // Step is one moment of an execution's life. AfterMS is the time since the step before it, in milliseconds.
 type Step struct {
 	At      time.Time `json:"at"`
@@ -97,6 +109,28 @@ type Effect struct {
 	Body    string  `json:"body,omitempty"`        // when it is text
 	BodyB64 string  `json:"body_base64,omitempty"` // when it is not
 	Size    int     `json:"body_size"`             // bytes
+	SSH     *SSH    `json:"ssh,omitempty"`
+	MCP     *MCP    `json:"mcp,omitempty"`
+	Status  *Effect `json:"status,omitempty"` // what the target will be asked should the answer be lost; it changes nothing there
+}
+
+// SSH is a command on a host. Its standard input stands in Effect.Body.
+type SSH struct {
+	Host      string   `json:"host"`           // ssh://user@name:port
+	Keys      []string `json:"keys,omitempty"` // the pinned host keys
+	Jump      string   `json:"jump,omitempty"` // the host through which the connection goes
+	Command   string   `json:"command"`        // one line for the account's shell, quoted as it is sent
+	Directory string   `json:"directory,omitempty"`
+	Env       []Field  `json:"env,omitempty"`
+	Marker    bool     `json:"marker,omitempty"` // the host remembers that it was started and how it ended
+}
+
+// MCP is a call of an upstream's tool. Its arguments stand in Effect.Body.
+type MCP struct {
+	Upstream string   `json:"upstream"` // the name that the operator gave it
+	Tool     string   `json:"tool"`
+	URL      string   `json:"url,omitempty"`
+	Command  []string `json:"command,omitempty"`
 }
 
 // Field is one header field.

@@ -33,6 +33,11 @@ func Record(x execution.Execution) api.Record {
 		c.At = utc(c.At)
 		r.Callers = append(r.Callers, api.Caller(c))
 	}
+	for _, c := range x.Checks {
+		r.Checks = append(r.Checks, api.Check{
+			At: utc(c.At), Finding: string(c.Finding), Source: string(c.Source), By: c.By, Evidence: c.Evidence, Reason: c.Reason, Times: c.Times,
+		})
+	}
 	return r
 }
 
@@ -50,20 +55,42 @@ func mask(credential string) string { return "â€¹credential " + credential + "â€
 // Effect is how an effect is shown: exactly what is sent, with the credential masked in its place.
 func Effect(e effect.Effect) api.Effect {
 	out := api.Effect{Channel: string(e.Channel)}
-	if e.HTTP == nil {
-		return out
+	switch {
+	case e.HTTP != nil:
+		out = httpRequest(*e.HTTP, e.Auth)
+	case e.SSH != nil:
+		c := e.SSH
+		out.SSH = &api.SSH{Host: c.Host.Address(), Keys: c.Host.Keys, Command: c.Command, Directory: c.Directory, Marker: c.Marker != nil}
+		if c.Jump != nil {
+			out.SSH.Jump = c.Jump.Address()
+		}
+		for _, f := range c.Env {
+			out.SSH.Env = append(out.SSH.Env, api.Field(f))
+		}
+		body(&out, c.Stdin)
+	case e.MCP != nil:
+		out.MCP = &api.MCP{Upstream: e.MCP.Upstream, Tool: e.MCP.Tool, URL: e.MCP.URL, Command: e.MCP.Command}
+		body(&out, e.MCP.Arguments)
 	}
-	out.Method, out.URL, out.Size = e.HTTP.Method, e.HTTP.URL, len(e.HTTP.Body)
-	for _, f := range e.HTTP.Header {
+	if e.Status != nil {
+		status := httpRequest(e.Status.HTTP, e.Status.Auth)
+		out.Status = &status
+	}
+	return out
+}
+
+func httpRequest(r effect.HTTPRequest, auth *effect.Auth) api.Effect {
+	out := api.Effect{Channel: string(effect.HTTP), Method: r.Method, URL: r.URL}
+	for _, f := range r.Header {
 		out.Header = append(out.Header, api.Field(f))
 	}
-	if a := e.Auth; a != nil {
-		secret := mask(a.Credential)
-		switch a.Kind {
+	if auth != nil {
+		secret := mask(auth.Credential)
+		switch auth.Kind {
 		case "bearer":
 			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Bearer " + secret})
 		case "basic":
-			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Basic " + a.Username + ":" + secret})
+			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Basic " + auth.Username + ":" + secret})
 		case "query":
 			separator := "?"
 			for _, c := range out.URL {
@@ -71,19 +98,23 @@ func Effect(e effect.Effect) api.Effect {
 					separator = "&"
 				}
 			}
-			out.URL += separator + a.Place + "=" + secret
+			out.URL += separator + auth.Place + "=" + secret
 		default:
-			out.Header = append(out.Header, api.Field{Name: a.Place, Value: secret})
+			out.Header = append(out.Header, api.Field{Name: auth.Place, Value: secret})
 		}
 	}
-	switch {
-	case len(e.HTTP.Body) == 0:
-	case isText(e.HTTP.Body):
-		out.Body = string(e.HTTP.Body)
-	default:
-		out.BodyB64 = base64.StdEncoding.EncodeToString(e.HTTP.Body)
-	}
+	body(&out, r.Body)
 	return out
+}
+
+func body(out *api.Effect, b []byte) {
+	switch out.Size = len(b); {
+	case len(b) == 0:
+	case isText(b):
+		out.Body = string(b)
+	default:
+		out.BodyB64 = base64.StdEncoding.EncodeToString(b)
+	}
 }
 
 func isText(b []byte) bool {
