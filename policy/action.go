@@ -9,6 +9,7 @@ import (
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/fingerprint"
+	"singlepass.dev/daemon/upstream"
 )
 
 // Action is a contract made ready for calls. It is immutable and safe for concurrent use.
@@ -18,6 +19,7 @@ type Action struct {
 	countsAll      bool // every argument counts in the fingerprint, and none is secret
 	ownContentType bool
 	success        []int // what the contract lists; nil for 200 to 299
+	upstream       *upstream.Definition
 }
 
 // Tool is the action as an agent sees it in tools/list.
@@ -31,11 +33,14 @@ type Tool struct {
 
 // Compile makes an action of a contract that Parse returned.
 func Compile(c *Contract) (*Action, error) {
-	if c == nil || c.input == nil || !c.input.usable || c.HTTP == nil || c.Channel != effect.HTTP {
+	if c == nil || c.input == nil || !c.input.usable || (c.HTTP == nil) != (c.Channel != effect.HTTP) || (c.MCP == nil) != (c.Channel != effect.MCP) {
 		return nil, errors.New("compiling action: the contract does not come from Parse; parse its file")
 	}
 	a := &Action{contract: c, tool: Tool{Name: c.Action, Title: c.Title, Description: describe(c), InputSchema: publish(c.input), Annotations: annotate(c)}}
 	a.countsAll = len(c.Replay.Fingerprint) == len(c.input.properties) && !slices.ContainsFunc(c.input.properties, func(p *property) bool { return p.secret })
+	if c.HTTP == nil {
+		return a, nil
+	}
 	a.ownContentType = slices.ContainsFunc(c.HTTP.Headers, func(h Pair) bool { return h.Name == "Content-Type" })
 	if !slices.Equal(c.HTTP.Success, []StatusRange{{200, 299}}) {
 		for status := 200; status < 600; status++ { // an answer below 200 is never the last one
@@ -62,6 +67,9 @@ const intentKeySchema = `{"type":"string","minLength":1,"maxLength":255,"descrip
 
 // publish adds intent_key to the schema.
 func publish(in *input) json.RawMessage {
+	if in.foreign {
+		return publishForeign(in)
+	}
 	n := *withoutSecretMarks(in.root)
 	b := []byte{'{'}
 	wrote := false

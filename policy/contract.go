@@ -30,7 +30,8 @@ type Contract struct {
 	Input       json.RawMessage // the JSON Schema of the arguments, members in the file's order
 	Credential  string          // the credential's name in the vault; empty when none is used
 	Approval    Approval
-	HTTP        *HTTP
+	HTTP        *HTTP // with channel http
+	MCP         *MCP  // with channel mcp
 	Replay      Replay
 	Retention   Retention
 	Digest      string // "sha256:" and the hash of the exact bytes of the file; what the operator accepts

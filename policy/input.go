@@ -22,6 +22,7 @@ type input struct {
 	byName     map[string]*property
 	defaults   *defaults
 	usable     bool                 // the JSON Schema library took it
+	foreign    bool                 // an upstream's own schema: root, defaults and check are nil, and resolved is where the library did not take it
 	check      *check               // validates; nil where only the library can
 	resolved   *jsonschema.Resolved // validates where check cannot, and is nil otherwise: it is large
 }

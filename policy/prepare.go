@@ -103,10 +103,16 @@ func (a *Action) FingerprintArguments(mac func([]byte) [32]byte, p Prepared) jso
 // leaves one of them out of replay.fingerprint is taken at its word.
 func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, intentScope string) string {
 	c := a.contract
-	return fingerprint.Compute(mac, fingerprint.Input{
-		Actor: actor, Tool: c.Action, Channel: string(c.Channel), Target: c.HTTP.URL, CredentialRef: c.Credential, Method: c.HTTP.Method,
-		Arguments: a.FingerprintArguments(mac, p), IntentScope: intentScope,
-	})
+	in := fingerprint.Input{
+		Actor: actor, Tool: c.Action, Channel: string(c.Channel), CredentialRef: c.Credential, Arguments: a.FingerprintArguments(mac, p), IntentScope: intentScope,
+	}
+	if c.MCP != nil {
+		// Not the upstream's identity: a command that was changed since does not hide what was already sent. Nor its credential, for the same reason.
+		in.Target, in.Method, in.CredentialRef = "mcp:"+c.MCP.Upstream+"/"+c.MCP.Tool, "tools/call", ""
+	} else {
+		in.Target, in.Method = c.HTTP.URL, c.HTTP.Method
+	}
+	return fingerprint.Compute(mac, in)
 }
 
 // validate holds the arguments against the schema.
@@ -115,6 +121,9 @@ func (in *input) validate(values map[string]any) error {
 		if wrong := in.check.validate(values, ""); wrong != nil {
 			return in.redact(wrong)
 		}
+		return nil
+	}
+	if in.resolved == nil {
 		return nil
 	}
 	if err := in.resolved.Validate(values); err != nil {

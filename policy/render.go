@@ -17,6 +17,9 @@ import (
 // An optional argument that is absent leaves out the JSON member, list item, query parameter, form or header field that names it.
 func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 	c := a.contract
+	if c.MCP != nil {
+		return a.renderMCP(p)
+	}
 	r := renderer{values: p.values, id: id, in: c.input}
 	h := c.HTTP
 	request := &effect.HTTPRequest{Method: h.Method, URL: r.url(h), Success: slices.Clone(a.success)}

@@ -42,6 +42,9 @@ func bind(a *policy.Action, retired bool) *boundAction {
 	if c.HTTP != nil {
 		b.limits = channel.Limits{Connect: c.HTTP.Connect, Total: c.HTTP.Total, Answer: c.HTTP.MaxAnswer}
 	}
+	if c.MCP != nil {
+		b.limits = channel.Limits{Total: c.MCP.Total, Answer: c.MCP.MaxAnswer}
+	}
 	return b
 }
 
@@ -199,6 +202,14 @@ func authOf(c vault.Credential) *effect.Auth {
 		a.Place = c.Params.Query
 	}
 	return a
+}
+
+// addressOf is the URL that an effect goes to, which the credential's targets have to cover.
+func addressOf(e effect.Effect) string {
+	if e.MCP != nil {
+		return e.MCP.URL
+	}
+	return e.HTTP.URL
 }
 
 // bindingAllows checks a final URL against the credential's targets.

@@ -69,7 +69,7 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 		return err
 	}
 	if rd.cred != nil {
-		rd.bound = bindingAllows(*rd.cred, rd.effect.HTTP.URL)
+		rd.bound = bindingAllows(*rd.cred, addressOf(rd.effect))
 	}
 	return nil
 }
