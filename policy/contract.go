@@ -55,6 +55,7 @@ type HTTP struct {
 	Connect   time.Duration // 0: the channel's default
 	Total     time.Duration // 0: the channel's default
 	MaxAnswer int64         // bytes; 0: the channel's default
+	Private   bool          // the host's name may lead into a private network or to this machine
 	Success   []StatusRange // what counts as done; 200 to 299 unless the contract says otherwise
 
 	origin string // scheme and authority, fixed by the contract

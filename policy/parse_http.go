@@ -40,6 +40,9 @@ func (p *parser) http(n *node, path string, in *input) *HTTP {
 			}
 		}},
 		{"max_answer", "", func(n *node, path string) { h.MaxAnswer, _ = p.integer(n, path, 1, maxAnswerLimit) }},
+		{"allow_private", "", func(n *node, path string) {
+			h.Private = p.is(n, path, boolean, "write true or false") && n.text == "true"
+		}},
 		{"success", "", func(n *node, path string) { h.Success = p.success(n, path) }},
 	})
 	if len(bodies) > 1 {

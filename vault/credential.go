@@ -21,9 +21,14 @@ type Credential struct {
 	Params  CredentialParams `json:"params"`
 	Targets []Target         `json:"targets"`
 	PerUse  bool             `json:"per_use"`
-	Created time.Time        `json:"created"` // set by AddCredential
-	Rotated time.Time        `json:"rotated"` // set by AddCredential and RotateCredential
-	Version int              `json:"version"` // 1, then one more with each rotation; set by the vault
+	// AllowPrivate is the operator's leave for a target's name that leads into a private network or to this machine.
+	AllowPrivate bool `json:"allow_private,omitempty"`
+	// Generic allows requests that no contract describes, within the targets. GenericReads says that GET and HEAD change nothing at those targets.
+	Generic      bool      `json:"generic,omitempty"`
+	GenericReads bool      `json:"generic_reads,omitempty"`
+	Created      time.Time `json:"created"` // set by AddCredential
+	Rotated      time.Time `json:"rotated"` // set by AddCredential and RotateCredential
+	Version      int       `json:"version"` // 1, then one more with each rotation; set by the vault
 }
 
 // AllowsUpstream reports whether one of the targets is the upstream server of that name.
@@ -167,6 +172,30 @@ func (v *Vault) AddCredential(c Credential, value *secret.Bytes) error {
 		return fmt.Errorf("adding credential %q: %w", c.Name, err)
 	}
 	return nil
+}
+
+// ChangeCredential changes what a credential allows; name, kind, parameters, value and history stay. It returns the new description.
+func (v *Vault) ChangeCredential(name string, edit func(*Credential)) (Credential, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old, err := v.credentialLocked(name)
+	if err != nil {
+		return Credential{}, fmt.Errorf("changing credential %q: %w", name, err)
+	}
+	c := old.clone()
+	edit(&c)
+	c.Name, c.Kind, c.Params, c.Created, c.Rotated, c.Version = old.Name, old.Kind, old.Params, old.Created, old.Rotated, old.Version
+	if err := c.Validate(); err != nil {
+		return Credential{}, fmt.Errorf("changing %w", err)
+	}
+	description, err := json.Marshal(c)
+	if err == nil {
+		err = v.commitLocked(v.session, v.header, change{kindCredential, c.Name, description})
+	}
+	if err != nil {
+		return Credential{}, fmt.Errorf("changing credential %q: %w", name, err)
+	}
+	return c, nil
 }
 
 // RotateCredential replaces the value and keeps everything else. The old value is overwritten in the file.

@@ -159,6 +159,12 @@ func (c Credential) validateKind() error {
 	if fits == nil {
 		fits = Target.isHTTP
 	}
+	if c.GenericReads && !c.Generic {
+		return errors.New("that reads change nothing is said of generic use: allow that too")
+	}
+	if c.Generic && c.Kind == Env {
+		return errors.New("kind env has no generic use: it goes into a server's environment and into no request")
+	}
 	for _, t := range c.Targets {
 		if !fits(t) {
 			return fmt.Errorf("kind %s cannot be used for target %s", c.Kind, t)

@@ -94,3 +94,41 @@ func TestParametersTravelAsNamesAndValues(t *testing.T) {
 		t.Error("nothing set is something")
 	}
 }
+
+func TestWhatACredentialAllowsChangesAndItsValueStays(t *testing.T) {
+	h := newHome(t)
+	v, _ := h.initialized()
+	must(t, v.AddCredential(ofKind(t, vault.Basic, vault.CredentialParams{Username: "u"}, "https://a.example/"), text("canary-not-a-secret")))
+	other, err := vault.ParseTarget("https://b.example/")
+	must(t, err)
+	got, err := v.ChangeCredential("x", func(c *vault.Credential) {
+		c.Targets, c.PerUse, c.AllowPrivate, c.Generic, c.GenericReads = []vault.Target{other}, true, true, true, true
+		c.Name, c.Kind, c.Params.Username, c.Version = "y", vault.Bearer, "z", 9
+	})
+	must(t, err)
+	kept, value, err := v.UseCredential("x")
+	must(t, err)
+	if !reflect.DeepEqual(got, kept) || kept.Name != "x" || kept.Kind != vault.Basic || kept.Params.Username != "u" || kept.Version != 1 ||
+		!kept.PerUse || !kept.AllowPrivate || !kept.Generic || !kept.GenericReads || len(kept.Targets) != 1 || kept.Targets[0] != other || reveal(t, value) != "canary-not-a-secret" {
+		t.Errorf("%+v", kept)
+	}
+	for name, bad := range map[string]func(*vault.Credential){
+		"no target":             func(c *vault.Credential) { c.Targets = nil },
+		"reads without generic": func(c *vault.Credential) { c.Generic = false },
+		"a target of other kind": func(c *vault.Credential) {
+			c.Targets = ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a").Targets
+		},
+	} {
+		if _, err := v.ChangeCredential("x", bad); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if again, err := v.Credential("x"); err != nil || !reflect.DeepEqual(again, kept) {
+		t.Errorf("a refused change left %+v, %v", again, err)
+	}
+	_, err = v.ChangeCredential("absent", func(*vault.Credential) {})
+	wantError(t, err, vault.ErrNotFound)
+	v.Lock()
+	_, err = v.ChangeCredential("x", func(*vault.Credential) {})
+	wantError(t, err, vault.ErrLocked)
+}

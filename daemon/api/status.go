@@ -71,12 +71,27 @@ type Credential struct {
 	Place    string   `json:"place,omitempty"`    // the header or query parameter of kinds header and query
 	Username string   `json:"username,omitempty"` // of kind basic
 	// Params are what a kind needs besides, by name; none of it is secret. A kind's own: env has variable.
-	Params  map[string]string `json:"params,omitempty"`
-	PerUse  bool              `json:"per_use"`
-	Version int               `json:"version,omitempty"`
-	Created time.Time         `json:"created,omitzero"`
-	Rotated time.Time         `json:"rotated,omitzero"`
-	UsedBy  []string          `json:"used_by,omitempty"` // actions
+	Params map[string]string `json:"params,omitempty"`
+	PerUse bool              `json:"per_use"`
+	// AllowPrivate: a target's name may lead into a private network or to this machine.
+	AllowPrivate bool `json:"allow_private,omitempty"`
+	// Generic allows requests that no contract describes; GenericReads says that GET and HEAD change nothing there.
+	Generic      bool      `json:"generic,omitempty"`
+	GenericReads bool      `json:"generic_reads,omitempty"`
+	Version      int       `json:"version,omitempty"`
+	Created      time.Time `json:"created,omitzero"`
+	Rotated      time.Time `json:"rotated,omitzero"`
+	UsedBy       []string  `json:"used_by,omitempty"` // actions
+}
+
+// CredentialChange changes what a credential allows; what is nil stays as it is.
+type CredentialChange struct {
+	Targets      []string `json:"targets,omitempty"`
+	Plaintext    bool     `json:"allow_plaintext,omitempty"` // of the new targets
+	PerUse       *bool    `json:"per_use,omitempty"`
+	AllowPrivate *bool    `json:"allow_private,omitempty"`
+	Generic      *bool    `json:"generic,omitempty"`
+	GenericReads *bool    `json:"generic_reads,omitempty"`
 }
 
 // CredentialRequest adds or rotates; Secret travels as base64.

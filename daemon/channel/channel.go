@@ -31,6 +31,7 @@ type Request struct {
 	Secret      *secret.Bytes  // nil when Effect.Auth is nil
 	Limits      Limits         // zero fields take the channel's defaults
 	Progress    func(Progress) // optional; called from the channel's goroutine, must not block
+	Private     bool           // the operator's leave for a name that leads into a private network or to this machine
 	// Permitted is asked with the final URL, credential placed aside, right before the first byte; an error means that nothing is sent. Optional.
 	Permitted func(rawURL string) error
 }

@@ -340,6 +340,12 @@ func (o *Operator) AddCredential(ctx context.Context, in api.CredentialRequest) 
 	return err
 }
 
+// ChangeCredential changes what a credential allows.
+func (o *Operator) ChangeCredential(ctx context.Context, name string, in api.CredentialChange) error {
+	_, err := call[none](ctx, o, http.MethodPatch, "/v1/credentials/"+url.PathEscape(name), true, in)
+	return err
+}
+
 // RotateCredential replaces a credential's secret. The caller wipes value.
 func (o *Operator) RotateCredential(ctx context.Context, name string, value []byte) error {
 	_, err := call[none](ctx, o, http.MethodPost, "/v1/credentials/"+url.PathEscape(name)+"/rotate", true, map[string][]byte{"secret": value})

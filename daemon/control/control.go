@@ -56,6 +56,7 @@ type Vault interface {
 type Credentials interface {
 	Credentials(ctx context.Context) ([]api.Credential, error)
 	AddCredential(ctx context.Context, c api.Credential, plaintext bool, value *secret.Bytes) error
+	ChangeCredential(ctx context.Context, name string, change api.CredentialChange) error
 	RotateCredential(ctx context.Context, name string, value *secret.Bytes) error
 	RemoveCredential(ctx context.Context, name string) error
 }

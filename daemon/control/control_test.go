@@ -124,6 +124,7 @@ var everything = []struct{ method, path, body string }{
 	{"GET", "/v1/credentials", ""},
 	{"POST", "/v1/credentials", `{"name":"x","kind":"bearer","targets":["https://a.example/"],"per_use":false,"secret":"eA=="}`},
 	{"GET", "/v1/credentials/x", ""},
+	{"PATCH", "/v1/credentials/x", `{"per_use":true}`},
 	{"POST", "/v1/credentials/x/rotate", `{"secret":"eQ=="}`},
 	{"DELETE", "/v1/credentials/x", ""},
 	{"GET", "/v1/actions", ""},

@@ -18,7 +18,7 @@ func Credential(c vault.Credential) api.Credential {
 	}
 	out := api.Credential{
 		Name: c.Name, Kind: string(c.Kind), Targets: make([]string, 0, len(c.Targets)), Place: c.Params.Header + c.Params.Query, Username: c.Params.Username, Params: params,
-		PerUse: c.PerUse, Version: c.Version, Created: c.Created, Rotated: c.Rotated,
+		PerUse: c.PerUse, AllowPrivate: c.AllowPrivate, Generic: c.Generic, GenericReads: c.GenericReads, Version: c.Version, Created: c.Created, Rotated: c.Rotated,
 	}
 	for _, t := range c.Targets {
 		out.Targets = append(out.Targets, t.String())
@@ -55,20 +55,50 @@ func CredentialOf(in api.Credential, plaintext bool) (vault.Credential, error) {
 	if err != nil {
 		return usage(err)
 	}
-	c := vault.Credential{Name: in.Name, Kind: vault.CredentialKind(in.Kind), PerUse: in.PerUse, Params: p}
-	parse := vault.ParseTarget
-	if plaintext {
-		parse = vault.ParsePlaintextTarget
-	}
-	for _, text := range in.Targets {
-		t, err := parse(text)
-		if err != nil {
-			return usage(err)
-		}
-		c.Targets = append(c.Targets, t)
+	c := vault.Credential{Name: in.Name, Kind: vault.CredentialKind(in.Kind), PerUse: in.PerUse, AllowPrivate: in.AllowPrivate, Generic: in.Generic, GenericReads: in.GenericReads, Params: p}
+	if c.Targets, err = targets(in.Targets, plaintext); err != nil {
+		return usage(err)
 	}
 	if err := c.Validate(); err != nil {
 		return usage(err)
 	}
 	return c, nil
+}
+
+func targets(texts []string, plaintext bool) ([]vault.Target, error) {
+	parse := vault.ParseTarget
+	if plaintext {
+		parse = vault.ParsePlaintextTarget
+	}
+	var all []vault.Target
+	for _, text := range texts {
+		t, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// ChangeCredential makes a change as it travels in the vault.
+func ChangeCredential(v *vault.Vault, name string, in api.CredentialChange) error {
+	named, err := targets(in.Targets, in.Plaintext)
+	if err != nil {
+		return api.Errorf(api.CodeUsage, "%v", err)
+	}
+	_, err = v.ChangeCredential(name, func(c *vault.Credential) {
+		if len(named) > 0 {
+			c.Targets = named
+		}
+		for to, from := range map[*bool]*bool{&c.PerUse: in.PerUse, &c.AllowPrivate: in.AllowPrivate, &c.Generic: in.Generic, &c.GenericReads: in.GenericReads} {
+			if from != nil {
+				*to = *from
+			}
+		}
+		if !c.Generic && in.GenericReads == nil {
+			c.GenericReads = false
+		}
+	})
+	return refused(err)
 }

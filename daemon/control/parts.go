@@ -99,6 +99,11 @@ func (p VaultParts) AddCredential(_ context.Context, in api.Credential, plaintex
 	return refused(p.Vault.AddCredential(c, value))
 }
 
+// ChangeCredential changes what a credential allows.
+func (p VaultParts) ChangeCredential(_ context.Context, name string, in api.CredentialChange) error {
+	return p.changed(name, ChangeCredential(p.Vault, name, in))
+}
+
 // RotateCredential replaces the secret and keeps the name.
 func (p VaultParts) RotateCredential(_ context.Context, name string, value *secret.Bytes) error {
 	return p.changed(name, p.Vault.RotateCredential(name, value))

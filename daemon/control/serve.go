@@ -74,6 +74,7 @@ func (s *Server) handler() http.Handler {
 	call("GET /v1/credentials", proof, s.credentials)
 	call("POST /v1/credentials", proof, s.addCredential)
 	call("GET /v1/credentials/{name}", proof, s.credential)
+	call("PATCH /v1/credentials/{name}", proof, s.changeCredential)
 	call("POST /v1/credentials/{name}/rotate", proof, s.rotateCredential)
 	call("DELETE /v1/credentials/{name}", proof, s.removeCredential)
 

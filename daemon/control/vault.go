@@ -110,6 +110,14 @@ func (s *Server) addCredential(r request) (any, error) {
 	return nil, s.cfg.Credentials.AddCredential(r.Context(), in.Credential, in.Plaintext, value)
 }
 
+func (s *Server) changeCredential(r request) (any, error) {
+	var in api.CredentialChange
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	return nil, s.cfg.Credentials.ChangeCredential(r.Context(), r.PathValue("name"), in)
+}
+
 func (s *Server) rotateCredential(r request) (any, error) {
 	var in struct {
 		Secret []byte `json:"secret"`

@@ -29,6 +29,7 @@ type boundAction struct {
 	durable  bool
 	attempts int
 	limits   channel.Limits
+	private  bool // the target's name may lead into a private network
 	tool     call.Tool
 }
 
@@ -41,6 +42,7 @@ func bind(a *policy.Action, retired bool) *boundAction {
 	}
 	if c.HTTP != nil {
 		b.limits = channel.Limits{Connect: c.HTTP.Connect, Total: c.HTTP.Total, Answer: c.HTTP.MaxAnswer}
+		b.private = c.HTTP.Private
 	}
 	if c.MCP != nil {
 		b.limits = channel.Limits{Total: c.MCP.Total, Answer: c.MCP.MaxAnswer}

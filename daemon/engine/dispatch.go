@@ -77,7 +77,7 @@ func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
 	e.dispatches.Add(1)
 	r := channel.Request{ExecutionID: l.x.ID, Attempt: attempt, SideEffect: l.x.Class != execution.ReadOnly, Effect: l.effect}
 	if l.action != nil {
-		r.Limits = l.action.limits
+		r.Limits, r.Private = l.action.limits, l.action.private
 	}
 	go func() {
 		defer e.work.Done()
@@ -93,7 +93,7 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 	var bound func(string) error
 	var refused error
 	if r.Effect.Auth != nil {
-		held, bound, refused = e.secretFor(r)
+		held, bound, refused = e.secretFor(&r)
 		if held != nil {
 			defer held.Wipe()
 		}
@@ -135,7 +135,7 @@ func (e *Engine) carryOut(r channel.Request) (out channel.Outcome) {
 	return ch.Do(e.base, r)
 }
 
-func (e *Engine) secretFor(r channel.Request) (*secret.Bytes, func(string) error, error) {
+func (e *Engine) secretFor(r *channel.Request) (*secret.Bytes, func(string) error, error) {
 	cred, held, err := e.cfg.Vault.UseCredential(r.Effect.Auth.Credential)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the credential %q cannot be used: %w", r.Effect.Auth.Credential, err)
@@ -144,6 +144,7 @@ func (e *Engine) secretFor(r channel.Request) (*secret.Bytes, func(string) error
 		held.Wipe()
 		return nil, nil, fmt.Errorf("the credential %q was changed after this was accepted", cred.Name)
 	}
+	r.Private = r.Private || cred.AllowPrivate
 	return held, func(rawURL string) error { return bindingAllows(cred, rawURL) }, nil
 }
 

@@ -156,6 +156,11 @@ func (o *operatorSide) AddCredential(_ context.Context, a api.Credential, plaint
 	return o.s.changeCredential("credential_added", c.Name, func() error { return o.s.vault.AddCredential(c, value) })
 }
 
+// ChangeCredential changes what one allows.
+func (o *operatorSide) ChangeCredential(_ context.Context, name string, in api.CredentialChange) error {
+	return o.s.changeCredential("credential_changed", name, func() error { return control.ChangeCredential(o.s.vault, name, in) })
+}
+
 // RotateCredential gives one a new value.
 func (o *operatorSide) RotateCredential(_ context.Context, name string, value *secret.Bytes) error {
 	return o.s.changeCredential("credential_rotated", name, func() error { return o.s.vault.RotateCredential(name, value) })

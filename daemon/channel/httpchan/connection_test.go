@@ -223,7 +223,7 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	both(t, func(t *testing.T, class func(*channel.Request)) {
 		url, _ := raw(t, says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
 		_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
-		o := client(t, httpchan.Config{Resolve: loopback}).Do(t.Context(), attempt("http://name.example:"+port+"/", class))
+		o := client(t, httpchan.Config{Resolve: loopback}).Do(t.Context(), attempt("http://name.example:"+port+"/", class, func(r *channel.Request) { r.Private = true }))
 		if o.Verdict != channel.Success {
 			t.Errorf("%+v", o)
 		}

@@ -19,8 +19,7 @@
 // the kernel have copies of their own, and read_only leaves strings on the heap. Everything that the target answered is scrubbed of it (package scrub). A body that is packed
 // (Content-Encoding, although none was asked for) is looked through where that is gzip, and withheld where the secret is in it or it cannot be looked through.
 //
-// Addresses: the host is resolved once, each address is checked, and that address is dialled. Unspecified, link-local, multicast and cloud metadata addresses are refused, also inside
-// IPv4-mapped and NAT64 ones. Loopback is allowed; private networks are left to Config.AllowAddress.
+// Addresses: package egress resolves, checks and dials. A name leads into private networks only where the request says so.
 //
 // Non-promises: an answer without Content-Length or chunks over plain TCP ends where the connection ends, so that its loss cannot be seen. The package freezes no format, but the
 // shape of Result is what agents read: fields may be added.
@@ -38,6 +37,7 @@ import (
 
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/egress"
 )
 
 // The limits that apply where Request.Limits has none.
@@ -66,9 +66,10 @@ type Config struct {
 
 // Channel is the HTTP channel. It is safe for concurrent use.
 type Channel struct {
-	cfg  Config
-	tls  *tls.Config // for requests with a side effect
-	pool *http.Transport
+	cfg               Config
+	dialer            *egress.Dialer
+	tls               *tls.Config // for requests with a side effect
+	pool, privatePool *http.Transport
 }
 
 // New returns a channel.
@@ -76,15 +77,7 @@ func New(cfg Config) *Channel {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "singlepass"
 	}
-	if cfg.Resolve == nil {
-		cfg.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
-	}
-	if cfg.Dial == nil {
-		cfg.Dial = (&net.Dialer{KeepAlive: -1}).DialContext // an attempt is bounded by its limits, which are shorter
-	}
-	c := &Channel{cfg: cfg}
+	c := &Channel{cfg: cfg, dialer: egress.New(egress.Config{Resolve: cfg.Resolve, Dial: cfg.Dial, Allow: cfg.AllowAddress})}
 	c.tls = &tls.Config{
 		RootCAs:    cfg.RootCAs,
 		MinVersion: tls.VersionTLS12,
@@ -92,12 +85,15 @@ func New(cfg Config) *Channel {
 		// Resumption makes a fresh connection cheaper. It sends nothing early: crypto/tls has no 0-RTT outside QUIC.
 		ClientSessionCache: tls.NewLRUClientSessionCache(64),
 	}
-	c.pool = c.transport()
+	c.pool, c.privatePool = c.transport(false), c.transport(true)
 	return c
 }
 
 // Close gives the pooled connections back. The channel can still be used.
-func (c *Channel) Close() { c.pool.CloseIdleConnections() }
+func (c *Channel) Close() {
+	c.pool.CloseIdleConnections()
+	c.privatePool.CloseIdleConnections()
+}
 
 // Do carries one attempt out.
 func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {

@@ -23,7 +23,7 @@ const inline = 32 << 10
 func (c *Channel) once(ctx context.Context, r channel.Request, p request) channel.Outcome {
 	total := time.Now().Add(r.Limits.Total)
 	connecting, cancel := context.WithTimeout(ctx, min(r.Limits.Connect, r.Limits.Total))
-	raw, conn, err := c.connect(connecting, &p)
+	raw, conn, err := c.connect(connecting, &p, r.Private)
 	cancel()
 	if err != nil {
 		return notSent(describeConnect(ctx, err, r.Limits))

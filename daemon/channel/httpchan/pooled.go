@@ -18,7 +18,7 @@ import (
 
 var errConnectLimit = errors.New("the limit for connecting passed")
 
-func (c *Channel) transport() *http.Transport {
+func (c *Channel) transport(private bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -29,7 +29,7 @@ func (c *Channel) transport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return c.dial(ctx, host, port)
+			return c.dialer.Dial(ctx, host, port, private)
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: c.cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		Protocols:              protocols,
@@ -68,8 +68,12 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 	}); err != nil {
 		return notSent(err.Error())
 	}
+	pool := c.pool
+	if r.Private { // a connection that was made by leave is for those who have it
+		pool = c.privatePool
+	}
 	// RoundTrip, not a Client: no redirects, no cookies.
-	resp, err := c.pool.RoundTrip(req)
+	resp, err := pool.RoundTrip(req)
 	if err != nil {
 		switch {
 		case !connected.Load() && ctx.Err() != nil:

@@ -190,6 +190,19 @@ func TestAddressesThatHandOutCredentialsAreRefused(t *testing.T) {
 	})
 }
 
+func TestAConnectionMadeByLeaveServesNobodyWithout(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	c := client(t, httpchan.Config{Resolve: loopback})
+	leave := func(r *channel.Request) { r.Private = true }
+	if o := c.Do(t.Context(), attempt("http://name.example:"+port+"/", readOnly, leave)); o.Verdict != channel.Success {
+		t.Fatalf("%+v", o)
+	}
+	if o := c.Do(t.Context(), attempt("http://name.example:"+port+"/", readOnly)); o.Verdict != channel.NotSent || !strings.Contains(o.Reason, "--allow-private") {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestAHostIsResolvedOnceAndTheCheckedAddressIsDialled(t *testing.T) {
 	both(t, func(t *testing.T, class func(*channel.Request)) {
 		url, _ := raw(t, says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
@@ -208,7 +221,7 @@ func TestAHostIsResolvedOnceAndTheCheckedAddressIsDialled(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, network, address)
 			},
 		})
-		o := c.Do(t.Context(), attempt("http://Name.example:"+port+"/", class))
+		o := c.Do(t.Context(), attempt("http://Name.example:"+port+"/", class, func(r *channel.Request) { r.Private = true }))
 		if o.Verdict != channel.Success {
 			t.Fatalf("%+v", o)
 		}

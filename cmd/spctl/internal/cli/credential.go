@@ -72,6 +72,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	f.StringVar(&in.Place, "name", "", "the header, query parameter or variable, for kinds header, query and env")
 	f.StringVar(&in.Username, "username", "", "the user name, for kind basic")
 	f.BoolVar(&in.PerUse, "per-use", false, "ask each time it is used, also within a session")
+	f.BoolVar(&in.AllowPrivate, "allow-private", false, "a target's name may lead into a private network or to this machine")
 	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
 	value.add(add)
 	_ = add.MarkFlagRequired("kind")
@@ -86,6 +87,45 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 		Use: "show NAME", Short: "describe a credential; its value is never shown", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, args []string) error { return a.showCredential(c, args[0]) },
 	})
+	var changed api.CredentialChange
+	var perUse, private bool
+	change := &cobra.Command{
+		Use: "change NAME", Short: "change what a credential allows, and keep its value", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		Long: "Changes what a credential allows. What is not named stays as it is; --target replaces all targets. What had not been sent is withdrawn.",
+		RunE: func(c *cobra.Command, args []string) error {
+			any := len(changed.Targets) > 0
+			for flag, v := range map[string]*bool{"per-use": &perUse, "allow-private": &private} {
+				if !c.Flags().Changed(flag) {
+					continue
+				}
+				any = true
+				switch flag {
+				case "per-use":
+					changed.PerUse = v
+				case "allow-private":
+					changed.AllowPrivate = v
+				}
+			}
+			if !any {
+				return usage("nothing to change was named").WithHint("spctl credential change --help lists what can be changed")
+			}
+			o, err := a.ask()
+			if err != nil {
+				return err
+			}
+			if err := o.ChangeCredential(c.Context(), args[0], changed); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "changed %s; what had not been sent is withdrawn\n", oneLine(args[0]))
+			return nil
+		},
+	}
+	cf := change.Flags()
+	cf.StringArrayVar(&changed.Targets, "target", nil, "where it may be sent, in place of the present targets (repeatable)")
+	cf.BoolVar(&changed.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine in --target")
+	cf.BoolVar(&perUse, "per-use", false, "ask each time it is used; --per-use=false asks by session")
+	cf.BoolVar(&private, "allow-private", false, "a target's name may lead into a private network or to this machine")
+
 	var rotated valueFlags
 	rotate := &cobra.Command{
 		Use: "rotate NAME", Short: "replace a credential's value and keep its name", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
@@ -121,7 +161,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 			return nil
 		},
 	}
-	group.AddCommand(add, list, show, rotate, remove)
+	group.AddCommand(add, list, show, change, rotate, remove)
 	return group
 }
 
@@ -208,6 +248,7 @@ func (a *app) showCredential(c *cobra.Command, name string) error {
 		row("target", t)
 	}
 	row("asks", map[bool]string{true: "each time", false: "by session"}[cred.PerUse])
+	row("private networks", map[bool]string{true: "a target's name may lead there"}[cred.AllowPrivate])
 	row("added", local(cred.Created))
 	row("rotated", local(cred.Rotated))
 	row("version", fmt.Sprint(cred.Version))
