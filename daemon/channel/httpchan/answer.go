@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -28,6 +29,10 @@ type answer struct {
 	extra  bool   // there was more than the answer declared
 	broken string // why the body is not whole; "" if it is
 	hidden string // why the body is withheld; "" if it is not
+
+	stream io.Reader        // the body, where it was not read yet
+	after  func() bool      // says whether something follows what was read
+	taken  *channel.Outcome // what another made of the answer
 }
 
 // told are the header fields that an agent is given.

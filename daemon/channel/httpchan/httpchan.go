@@ -97,8 +97,24 @@ func (c *Channel) Close() {
 
 // Do carries one attempt out.
 func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
+	p, refused := c.prepare(&r)
+	switch {
+	case refused != nil:
+		return *refused
+	case r.SideEffect:
+		return c.once(ctx, r, p)
+	}
+	return c.pooled(ctx, r, p)
+}
+
+// prepare fills the limits in and checks what can be checked without a connection.
+func (c *Channel) prepare(r *channel.Request) (request, *channel.Outcome) {
+	refuse := func(reason string) (request, *channel.Outcome) {
+		o := notSent(reason)
+		return request{}, &o
+	}
 	if r.Effect.Channel != effect.HTTP || r.Effect.HTTP == nil {
-		return notSent("the effect is not an HTTP request")
+		return refuse("the effect is not an HTTP request")
 	}
 	if r.Limits.Connect <= 0 {
 		r.Limits.Connect = DefaultConnect
@@ -109,14 +125,11 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	if r.Limits.Answer <= 0 {
 		r.Limits.Answer = DefaultAnswer
 	}
-	p, err := plan(r)
+	p, err := plan(*r)
 	if err != nil {
-		return notSent("the request cannot be sent as it is: " + err.Error())
+		return refuse("the request cannot be sent as it is: " + err.Error())
 	}
-	if r.SideEffect {
-		return c.once(ctx, r, p)
-	}
-	return c.pooled(ctx, r, p)
+	return p, nil
 }
 
 func notSent(reason string) channel.Outcome {

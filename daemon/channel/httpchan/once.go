@@ -57,7 +57,14 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 		go write()
 	}
 
-	a, readErr := read(conn, p.Method, r.Limits.Answer)
+	var a *answer
+	var readErr error
+	if p.take == nil {
+		a, readErr = read(conn, p.Method, r.Limits.Answer)
+	} else if a, readErr = readHead(conn, p.Method); readErr == nil {
+		taken := p.take(Answer{a.status, a.header, worded{a.stream, func(err error) string { return describe(ctx, err, r.Limits) }}})
+		a.taken = &taken
+	}
 	_ = raw.Close()
 	writeErr := <-written
 	switch {
@@ -69,6 +76,9 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 		return unknown("the request was sent, and " + describe(ctx, readErr, r.Limits))
 	case readErr != nil:
 		a.broken = describe(ctx, readErr, r.Limits)
+	}
+	if a.taken != nil {
+		return *a.taken
 	}
 	return a.outcome(r, p)
 }
@@ -98,6 +108,17 @@ func (n *noted) Read(b []byte) (int, error) {
 
 // read reads one answer. With an answer and an error the body is not whole.
 func read(conn io.Reader, method string, limit int64) (*answer, error) {
+	a, err := readHead(conn, method)
+	if err != nil {
+		return nil, err
+	}
+	err = a.readBody(a.stream, limit)
+	a.extra = err == nil && !a.cut && a.after()
+	return a, err
+}
+
+// readHead reads an answer up to its body, which is left in stream.
+func readHead(conn io.Reader, method string) (*answer, error) {
 	wire := &noted{r: conn}
 	head := &io.LimitedReader{R: wire, N: headerLimit}
 	b := bufio.NewReader(head)
@@ -118,10 +139,7 @@ func read(conn io.Reader, method string, limit int64) (*answer, error) {
 			continue
 		}
 		head.N = math.MaxInt64
-		a := &answer{status: resp.StatusCode, proto: resp.Proto, header: resp.Header}
-		err = a.readBody(resp.Body, limit)
-		a.extra = err == nil && !a.cut && b.Buffered() > 0
-		return a, err
+		return &answer{status: resp.StatusCode, proto: resp.Proto, header: resp.Header, stream: resp.Body, after: func() bool { return b.Buffered() > 0 }}, nil
 	}
 	return nil, errInformational
 }

@@ -21,6 +21,7 @@ type request struct {
 	port   string
 	target string // the request target without the credential
 	auth   *effect.Auth
+	take   func(Answer) channel.Outcome // reads the answer in place of us; may be nil
 }
 
 // unsendable are the fields that frame a message, belong to one connection, or would make the answer unreadable (RFC 9110 sections 7.2, 7.6.1, 10.1.1, 12.5.3).
