@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,15 +35,16 @@ import (
 // A benchmark has the processes that a desktop has: a client (this one), a daemon, an agent with a bridge, a target. This program is all of them but the bridge; a part says
 // which one it is.
 const (
-	partOf       = "SINGLEPASS_BENCH_PART"
-	bridgeOf     = "SINGLEPASS_BENCH_BRIDGE"
-	targetOf     = "SINGLEPASS_BENCH_TARGET"
-	partDaemon   = "daemon"         // serves home.Variable
-	partInstant  = "instant-daemon" // the same with a channel that answers at once
-	partAgent    = "agent"          // starts the bridge and hands its standard input and output on
-	partDirect   = "direct"         // an MCP server that makes the same requests itself, with the go-sdk
-	partTarget   = "target"         // answers requests
-	benchReceipt = `{"receipt":1}`
+	partOf        = "SINGLEPASS_BENCH_PART"
+	bridgeOf      = "SINGLEPASS_BENCH_BRIDGE"
+	targetOf      = "SINGLEPASS_BENCH_TARGET"
+	allocationsOf = "SINGLEPASS_BENCH_ALLOCATIONS" // set by hand: where the daemon writes what it allocated; for its processor time there is perf record -p
+	partDaemon    = "daemon"                       // serves home.Variable
+	partInstant   = "instant-daemon"               // the same with a channel that answers at once
+	partAgent     = "agent"                        // starts the bridge and hands its standard input and output on
+	partDirect    = "direct"                       // an MCP server that makes the same requests itself, with the go-sdk
+	partTarget    = "target"                       // answers requests
+	benchReceipt  = `{"receipt":1}`
 )
 
 func TestMain(m *testing.M) {
@@ -90,7 +93,15 @@ func serveDaemon(channels map[effect.Channel]channel.Channel) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	return s.Serve(ctx, func() { fmt.Println(s.OperatorSocket()) })
+	err = s.Serve(ctx, func() { fmt.Println(s.OperatorSocket()) })
+	if path := os.Getenv(allocationsOf); path != "" {
+		f, created := os.Create(path)
+		if created != nil {
+			return errors.Join(err, created)
+		}
+		err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
+	}
+	return err
 }
 
 func serveTarget() {
