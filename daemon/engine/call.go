@@ -116,7 +116,11 @@ func (e *Engine) lookupLocked(q *request) (*earlier, error) {
 			continue
 		}
 		claim := execution.Claim{Actor: q.Peer.Actor, Scope: rd.scope, Fingerprint: rd.fingerprint, Keyed: rd.key != "", Now: now}
-		live := e.claims[claimKey{claim.Actor, claim.Scope}]
+		look := claimKey{claim.Actor, claim.Scope, claim.Fingerprint}
+		if claim.Keyed {
+			look.fingerprint = "" // another effect under the key matters, too
+		}
+		live := e.claims[look]
 		for i := len(live) - 1; i >= 0; i-- {
 			found, err := e.judgeLocked(live[i].x, claim, rd)
 			if err != nil {

@@ -87,7 +87,7 @@ func (e *Engine) lapsedLocked(l *live) *execution.Execution {
 		return x.ID != l.x.ID && x.Fingerprint == l.x.Fingerprint && (x.State == execution.Expired || x.State == execution.Withdrawn) &&
 			e.cfg.Now().Sub(x.ChangedAt) <= x.AttachWindow
 	}
-	list := e.claims[claimKey{l.x.Actor, l.x.Scope}]
+	list := e.claims[claimKey{l.x.Actor, l.x.Scope, l.x.Fingerprint}]
 	for i := len(list) - 1; i >= 0; i-- {
 		if x := list[i].x; best(x) {
 			return &x

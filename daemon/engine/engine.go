@@ -21,6 +21,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +147,7 @@ type Engine struct {
 	down     bool // the journal cannot be written
 	mending  bool
 	live     map[string]*live
-	claims   map[claimKey][]*live // live executions by actor and scope, oldest first
+	claims   map[claimKey][]*live // live executions by what a claim looks for, oldest first
 	idle     []*live              // completed, waiting to be folded into the records, by sequence number
 	folded   uint64
 	runs     map[string]*run
@@ -161,7 +162,21 @@ type Engine struct {
 	watchers map[*watcher]struct{}
 }
 
-type claimKey struct{ actor, scope string }
+// claimKey is what a claim looks for: an intent, or, without a fingerprint, whatever is under a client's key. A run can have thousands of live executions at a time, so they are not
+// searched one by one.
+type claimKey struct{ actor, scope, fingerprint string }
+
+// claimKeys are the keys under which an execution is found.
+func claimKeys(x execution.Execution) []claimKey {
+	keys := []claimKey{{x.Actor, x.Scope, x.Fingerprint}}
+	if strings.HasPrefix(x.Scope, keyScope) {
+		keys = append(keys, claimKey{x.Actor, x.Scope, ""})
+	}
+	return keys
+}
+
+// keyScope begins the scope of a client's own key.
+const keyScope = "key:"
 
 // live is an execution that somebody waits for, or that is not in the records yet. Everything in it is guarded by Engine.mu.
 type live struct {

@@ -87,7 +87,7 @@ func (q *request) under(digest string, other reading) reading {
 func scopeOf(a *boundAction, run, key string) string {
 	switch {
 	case key != "":
-		return "key:" + key
+		return keyScope + key
 	case a.durable:
 		return "durable"
 	}

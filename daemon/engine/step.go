@@ -149,26 +149,25 @@ func (e *Engine) addLiveLocked(l *live) {
 	}
 	l.waiters, l.away = map[*waiter]struct{}{}, map[string]bool{}
 	e.live[l.x.ID] = l
-	k := claimKey{l.x.Actor, l.x.Scope}
-	e.claims[k] = append(e.claims[k], l)
+	for _, k := range claimKeys(l.x) {
+		e.claims[k] = append(e.claims[k], l)
+	}
 }
 
 func (e *Engine) dropLiveLocked(l *live) {
 	if e.live[l.x.ID] == l {
 		delete(e.live, l.x.ID)
 	}
-	k := claimKey{l.x.Actor, l.x.Scope}
-	list := e.claims[k]
-	for i, o := range list {
-		if o == l {
-			list = append(list[:i:i], list[i+1:]...)
-			break
+	for _, k := range claimKeys(l.x) {
+		list := e.claims[k]
+		if i := slices.Index(list, l); i >= 0 {
+			list = slices.Delete(list, i, i+1)
 		}
-	}
-	if len(list) == 0 {
-		delete(e.claims, k)
-	} else {
-		e.claims[k] = list
+		if len(list) == 0 {
+			delete(e.claims, k)
+		} else {
+			e.claims[k] = list
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func (e *Engine) findLocked(q *request, in ownInput) (execution.Execution, *call
 			found = l.toldLocked()
 		}
 	} else {
-		k := claimKey{q.Peer.Actor, "key:" + in.IntentKey}
+		k := claimKey{q.Peer.Actor, keyScope + in.IntentKey, ""}
 		if l := e.claims[k]; len(l) > 0 {
 			found, ok = l[len(l)-1].toldLocked(), true
 		} else if x, there, err := e.cfg.Records.MatchKey(k.actor, k.scope); err == nil {
