@@ -24,6 +24,9 @@ type Entry struct {
 	// After, optional, is an earlier Append without which the entry tells nothing: if that one failed, so does this
 	// one, even when there is room for it.
 	After *Commit
+	// Note, optional, comes back with the entry in Config.OnDurable, so that who appended it need not read it again. It is not
+	// recorded, and must not change any more.
+	Note any
 }
 
 // Commit is the fate of one Append.
@@ -245,7 +248,7 @@ func (j *Journal) encodeLocked(p *pending, now time.Time) {
 		at := Position{Segment: j.segment, Offset: b.offset + int64(len(b.buf)), Seq: j.seq + 1}
 		b.buf, at.Hash = chain.AppendLine(b.buf, at.Seq, now, j.head, e.Event, e.Sealed)
 		j.seq, j.head = at.Seq, at.Hash
-		b.entries = append(b.entries, Durable{Position: at})
+		b.entries = append(b.entries, Durable{Position: at, Time: now.UTC(), Note: e.Note})
 		b.ends = append(b.ends, len(b.buf)-1)
 		if i == 0 {
 			p.commit.first = at

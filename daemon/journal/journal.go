@@ -80,6 +80,10 @@ type Durable struct {
 	// Evidence is set by Read for an entry inside of an accepted break: its own hash is right, but not
 	// its place in the chain. Take it as a reason for care, never as a permission.
 	Evidence bool
+	// Time, as it stands in the entry, and Note come with an entry that was appended and not read; the journal's own
+	// entries have neither.
+	Time time.Time
+	Note any
 }
 
 // Errors that a caller can act on.

@@ -56,9 +56,6 @@ type Records struct {
 	found   *journal.Recovery
 	stamp   atomic.Int64 // the time of the Append under way, in Unix nanoseconds; 0 when there is none
 
-	toldMu sync.Mutex // guards told; taken after fold's
-	told   []told
-
 	mu     sync.Mutex // guards what follows; never held while waiting for the disk
 	sealer *payload.Sealer
 	public []byte
@@ -235,29 +232,19 @@ func (f *folder) evidence(d journal.Durable) error {
 	return nil
 }
 
-// ownKinds are the kinds of events that come decoded.
-var ownKinds = func() map[execution.Kind]bool {
-	m := map[execution.Kind]bool{}
-	for _, k := range execution.Kinds() {
-		m[k] = true
-	}
-	return m
-}()
-
 // onDurable is called by the journal's writer; it only queues.
 func (r *Records) onDurable(batch []journal.Durable) {
 	r.fold.Lock()
 	defer r.fold.Unlock()
-	r.toldMu.Lock()
-	defer r.toldMu.Unlock()
 	for _, d := range batch {
+		if own, ok := d.Note.(*note); ok {
+			r.fold.queue = append(r.fold.queue, index.Entry{Position: indexPosition(d.Position), Time: d.Time, Decoded: own.decoded, Sealed: own.sealed})
+			continue
+		}
 		e, err := indexEntry(d)
 		if err != nil {
 			r.cfg.Logger.Error("reading an entry of our own", "seq", d.Seq, "error", err)
 			continue
-		}
-		if ownKinds[execution.Kind(chain.EventKind(e.Event))] {
-			e.Decoded = r.decodedLocked(e.Event)
 		}
 		r.fold.queue = append(r.fold.queue, e)
 	}

@@ -1,7 +1,6 @@
 package records
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,11 +77,22 @@ func payloadKind(kind string) (payload.Kind, error) {
 	return "", fmt.Errorf("an event of kind %q has no payload", kind)
 }
 
+// note goes with an event to the journal and back, so that it need not be parsed when it is durable.
+type note struct {
+	decoded *execution.Event
+	sealed  bool
+}
+
 // Append seals and appends. The engine calls it from its single writer, so the order of calls is the order of events.
 func (r *Records) Append(entries ...engine.Entry) engine.Commit {
 	out := make([]journal.Entry, len(entries))
+	notes := make([]note, len(entries))
 	for i, e := range entries {
 		out[i] = journal.Entry{Event: e.Event, Lazy: e.Lazy, Outcome: e.Outcome}
+		if e.Decoded != nil {
+			notes[i] = note{e.Decoded, e.Payload != nil}
+			out[i].Note = &notes[i]
+		}
 		if c, ok := e.After.(commit); ok {
 			out[i].After = c.Commit
 		}
@@ -98,36 +108,7 @@ func (r *Records) Append(entries ...engine.Entry) engine.Commit {
 		r.stamp.Store(entries[0].At.UnixNano())
 		defer r.stamp.Store(0)
 	}
-	r.tell(entries)
 	return commit{r.journal.Append(out...)}
-}
-
-// told is an event that was given to the journal, decoded, so that it need not be parsed again when it is durable.
-type told struct {
-	event   []byte
-	decoded *execution.Event
-}
-
-func (r *Records) tell(entries []engine.Entry) {
-	r.toldMu.Lock()
-	defer r.toldMu.Unlock()
-	for _, e := range entries {
-		if e.Decoded != nil {
-			r.told = append(r.told, told{e.Event, e.Decoded})
-		}
-	}
-}
-
-// decodedLocked finds the event of a line among those that were told, which are in the journal's order; the ones before it were never written.
-func (r *Records) decodedLocked(event []byte) *execution.Event {
-	for i := range r.told {
-		if bytes.Equal(r.told[i].event, event) {
-			ev := r.told[i].decoded
-			r.told = r.told[i+1:]
-			return ev
-		}
-	}
-	return nil
 }
 
 func (r *Records) seal(e engine.Entry) ([]byte, error) {
