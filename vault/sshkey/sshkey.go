@@ -8,6 +8,7 @@ package sshkey
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
@@ -85,12 +86,35 @@ func strongEnough(raw any) error {
 	return nil
 }
 
-// Signer makes the signer of a kept private key, with the certificate where there is one. At is the time at which the certificate has to be valid.
-func Signer(key []byte, certificate string, at time.Time) (ssh.Signer, error) {
+// Open makes the signer of a kept private key, with the certificate where there is one. At is the time at which the certificate has to be valid. Wipe overwrites the parsed key as far
+// as Go lets us; the signer cannot be used afterwards.
+func Open(key []byte, certificate string, at time.Time) (signer ssh.Signer, wipe func(), err error) {
 	raw, err := parse(key, nil)
 	if err != nil {
-		return nil, fmt.Errorf("using SSH key: %w", err)
+		return nil, nil, fmt.Errorf("using SSH key: %w", err)
 	}
+	signer, err = signerOf(raw, certificate, at)
+	if err != nil {
+		overwrite(raw)
+		return nil, nil, err
+	}
+	return signer, func() { overwrite(raw) }, nil
+}
+
+func overwrite(raw any) {
+	switch k := raw.(type) {
+	case *ed25519.PrivateKey:
+		clear(*k)
+	case *rsa.PrivateKey:
+		clear(k.D.Bits())
+		for _, p := range k.Primes {
+			clear(p.Bits())
+		}
+	}
+	// The number of an ECDSA key is not ours to reach since Go 1.25.
+}
+
+func signerOf(raw any, certificate string, at time.Time) (ssh.Signer, error) {
 	signer, err := ssh.NewSignerFromKey(raw)
 	if err != nil {
 		return nil, errors.New("using SSH key: it cannot sign")
@@ -121,10 +145,11 @@ func moment(seconds uint64) string {
 
 // PublicKey returns the public half of a kept private key, as in authorized_keys.
 func PublicKey(key []byte) (string, error) {
-	s, err := Signer(key, "", time.Time{})
+	s, wipe, err := Open(key, "", time.Time{})
 	if err != nil {
 		return "", err
 	}
+	defer wipe()
 	return line(s.PublicKey()), nil
 }
 
@@ -155,10 +180,11 @@ func CertifiesKey(certificate string, key []byte) error {
 	if err != nil {
 		return err
 	}
-	s, err := Signer(key, "", time.Time{})
+	s, wipe, err := Open(key, "", time.Time{})
 	if err != nil {
 		return err
 	}
+	defer wipe()
 	if !bytes.Equal(cert.Key.Marshal(), s.PublicKey().Marshal()) {
 		return errors.New("the SSH certificate belongs to another key")
 	}

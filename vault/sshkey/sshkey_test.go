@@ -123,12 +123,12 @@ func TestACertificateSignsWhileItIsValid(t *testing.T) {
 	if err := sshkey.CertifiesKey(cert, kept); err != nil {
 		t.Error(err)
 	}
-	s, err := sshkey.Signer(kept, cert, time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
+	s, _, err := sshkey.Open(kept, cert, time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
 	if err != nil || s.PublicKey().Type() != "ssh-ed25519-cert-v01@openssh.com" {
 		t.Errorf("%v, %v", s, err)
 	}
 	for _, at := range []time.Time{time.Date(2029, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)} {
-		if _, err := sshkey.Signer(kept, cert, at); err == nil || !strings.Contains(err.Error(), "2030-01-02T00:00:00Z") {
+		if _, _, err := sshkey.Open(kept, cert, at); err == nil || !strings.Contains(err.Error(), "2030-01-02T00:00:00Z") {
 			t.Errorf("at %s: %v", at, err)
 		}
 	}
