@@ -60,11 +60,13 @@ func every(v reflect.Value, text string, f func()) {
 	}
 }
 
+var benchEvent = execution.Event{Kind: execution.KindAccepted, ID: "act_01J4K8J7DX7V01J4K8J7DX7V", Acceptance: &execution.Acceptance{
+	Tool: "pay", Channel: "http", Target: "https://api.example.com/v1/pay", Class: execution.Irreversible, Actor: "exe:/usr/bin/agent", Run: "run_pflr6dy3dqdinhqwnzdjtmfn54",
+	Scope: "run:run_pflr6dy3dqdinhqwnzdjtmfn54", AttachWindow: time.Hour,
+}, Caller: &execution.Caller{Call: "run_pflr6dy3dqdinhqwnzdjtmfn54/1", Run: "run_pflr6dy3dqdinhqwnzdjtmfn54", Transport: "stdio", RequestID: "1"}}
+
 func BenchmarkEncode(b *testing.B) {
-	ev := execution.Event{Kind: execution.KindAccepted, ID: "act_01J4K8J7DX7V01J4K8J7DX7V", Acceptance: &execution.Acceptance{
-		Tool: "pay", Channel: "http", Target: "https://api.example.com/v1/pay", Class: execution.Irreversible, Actor: "exe:/usr/bin/agent", Run: "run_pflr6dy3dqdinhqwnzdjtmfn54",
-		Scope: "run:run_pflr6dy3dqdinhqwnzdjtmfn54", AttachWindow: time.Hour,
-	}, Caller: &execution.Caller{Call: "run_pflr6dy3dqdinhqwnzdjtmfn54/1", Run: "run_pflr6dy3dqdinhqwnzdjtmfn54", Transport: "stdio", RequestID: "1"}}
+	ev := benchEvent
 	b.Run("by hand", func(b *testing.B) {
 		var buf []byte
 		for b.Loop() {

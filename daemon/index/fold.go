@@ -98,8 +98,11 @@ func (s *state) foldExecution(e *Entry) error {
 	var ev execution.Event
 	if e.Decoded != nil {
 		ev = *e.Decoded
-	} else if err := json.Unmarshal(e.Event, &ev); err != nil {
-		return fmt.Errorf("reading event: %w", err)
+	} else {
+		var err error
+		if ev, err = execution.DecodeEvent(e.Event); err != nil {
+			return err
+		}
 	}
 	ev.At = e.Time.Round(0).UTC()
 	if len(ev.ID) > 255 {

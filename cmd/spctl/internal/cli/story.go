@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 
 	"singlepass.dev/daemon/audit"
@@ -31,8 +30,8 @@ func story() *audit.Story {
 			var event []byte
 			return func(key []byte, l *chain.Line) error {
 				event = l.AppendEvent(event[:0])
-				var e execution.Event
-				if err := json.Unmarshal(event, &e); err != nil {
+				e, err := execution.DecodeEvent(event)
+				if err != nil {
 					return err
 				}
 				at, err := l.At()
