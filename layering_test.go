@@ -35,6 +35,10 @@ var rules = []rule{
 		why:    "what faces an agent or runs outside the daemon must not be able to touch the vault or the journal, even by mistake (spctl doctor looks at the keyring, so keychain is not banned)",
 	},
 	{
+		who: []string{"cmd/spctl/…/", "cmd/spctl", "daemon/bridge", "daemon/client"}, banned: []string{module + "policy", "cel.dev/…/", "google.golang.org/protobuf/…/"}, deep: true,
+		why: "spctl is started for every agent, and a Go program initializes all that it links before its first line: what evaluates contracts is asked of spd",
+	},
+	{
 		who: []string{"daemon/channel/…/"}, banned: []string{module + "vault", module + "daemon/engine", module + "daemon/journal", module + "policy", module + "approval"}, deep: true,
 		why: "a channel sees one credential for one request and nothing else: it decides nothing",
 	},

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -110,10 +108,4 @@ const (
 // Retention says how long things are kept.
 type Retention struct {
 	Result time.Duration
-}
-
-// Digest is what an operator accepts: the hash of the exact bytes of a contract's file.
-func Digest(src []byte) string {
-	sum := sha256.Sum256(src)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -6,12 +6,12 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"singlepass.dev/daemon/fingerprint"
+	"singlepass.dev/policy/source"
 )
 
 // kind is the JSON type of a node; bad marks a node whose problem has been reported.
@@ -202,7 +202,7 @@ func (p *parser) characters(src []byte) bool {
 		case r == '\n':
 			line, column = line+1, 0
 		case r == '\r' || r == '\t':
-		case hidden(r):
+		case source.Hidden(r):
 			p.add(line, column, "", "remove it", "the invisible character %U", r)
 			return false
 		}
@@ -210,10 +210,6 @@ func (p *parser) characters(src []byte) bool {
 		column++
 	}
 	return true
-}
-
-func hidden(r rune) bool {
-	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }
 
 func (p *parser) convert(y *yaml.Node, path string, depth int) *node {
@@ -288,7 +284,7 @@ func (p *parser) scalar(n *node, y *yaml.Node, path string) {
 		n.kind = text
 		// An escape in double quotes can spell what the check of the file's own characters refuses, and in an agent's tool list it would be as invisible.
 		for _, r := range y.Value {
-			if r != '\n' && r != '\t' && hidden(r) {
+			if r != '\n' && r != '\t' && source.Hidden(r) {
 				n.kind = bad
 				p.problem(n, path, "remove it", "the invisible character %U", r)
 				return

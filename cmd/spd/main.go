@@ -4,10 +4,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -16,9 +18,11 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/term"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/daemon/journal"
 	"singlepass.dev/daemon/server"
+	"singlepass.dev/policy"
 	"singlepass.dev/vault"
 )
 
@@ -36,6 +40,8 @@ func run() int {
 	dir := flags.String("home", "", "keep everything under `DIR` (config/, data/, run/) instead of the XDG directories")
 	web := flags.String("mcp-http", "", "also serve MCP over HTTP at a loopback `ADDRESS`, for instance 127.0.0.1:7800")
 	show := flags.Bool("version", false, "print the version and exit")
+	check := flags.Bool("check-actions", false, "say what is wrong with the contracts that are named, in JSON, and exit; spctl action check shows it to people")
+	schema := flags.Bool("action-schema", false, "print the JSON Schema of contracts and exit")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: spd [--home DIR] [--mcp-http 127.0.0.1:PORT]\n\nThe Singlepass daemon. It runs in the foreground and ends on SIGTERM.")
 		flags.PrintDefaults()
@@ -45,12 +51,17 @@ func run() int {
 		return 0
 	case err != nil:
 		return 2
+	case *check:
+		return answer(checkActions(flags.Args(), os.Stdout))
 	case flags.NArg() > 0:
 		fmt.Fprintf(os.Stderr, "spd: unexpected argument %q\nhint: spd --help\n", flags.Arg(0))
 		return 2
 	case *show:
 		fmt.Println("spd", version)
 		return 0
+	case *schema:
+		_, err := os.Stdout.Write(append(bytes.TrimRight(policy.Schema(), "\n"), '\n'))
+		return answer(err)
 	}
 	log := logger()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -65,6 +76,19 @@ func run() int {
 	}
 	log.Error("stopping", "error", err)
 	return 1
+}
+
+// answer is the exit code of what needs no daemon, in spctl's numbers.
+func answer(err error) int {
+	if err == nil {
+		return int(api.ExitDone)
+	}
+	fmt.Fprintln(os.Stderr, "spd:", err)
+	var place *fs.PathError
+	if errors.As(err, &place) {
+		return int(api.ExitNotFound)
+	}
+	return int(api.ExitFailed)
 }
 
 func serve(ctx context.Context, dir, web string, log *slog.Logger) error {

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Status is `spctl status --json`. It needs no proof, so it holds nothing about what was asked or done.
 type Status struct {
@@ -117,6 +120,35 @@ type Action struct {
 	Diff       string   `json:"diff,omitempty"`   // unified, accepted against file
 	Source     string   `json:"source,omitempty"` // the accepted text, or the file's where nothing is accepted
 	Problems   []string `json:"problems,omitempty"`
+}
+
+// ContractCheck says what is wrong with a contract's file, or what it would mean: one line of `spctl action check --json`, which is what `spd --check-actions` prints.
+type ContractCheck struct {
+	File        string            `json:"file"`
+	Valid       bool              `json:"valid"`
+	Action      string            `json:"action,omitempty"`
+	Digest      string            `json:"digest"`
+	Class       string            `json:"class,omitempty"`
+	Description string            `json:"description,omitempty"` // what an agent reads
+	Problems    []ContractProblem `json:"problems,omitempty"`
+}
+
+// ContractProblem is one thing that is wrong with a contract.
+type ContractProblem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // from 1
+	Column  int    `json:"column"` // from 1, in characters
+	Path    string `json:"path"`   // JSON Pointer of the place within the contract
+	Message string `json:"message"`
+	Remedy  string `json:"remedy"` // what to write instead
+}
+
+func (p ContractProblem) String() string {
+	where := ""
+	if p.Path != "" {
+		where = p.Path + ": "
+	}
+	return fmt.Sprintf("%s:%d:%d: %s%s; %s", p.File, p.Line, p.Column, where, p.Message, p.Remedy)
 }
 
 // ActionRequest accepts a contract: the bytes that the operator was shown, and their digest.

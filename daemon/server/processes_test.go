@@ -42,6 +42,7 @@ const (
 	partDaemon    = "daemon"                       // serves home.Variable
 	partInstant   = "instant-daemon"               // the same with a channel that answers at once
 	partAgent     = "agent"                        // starts the bridge and hands its standard input and output on
+	partStarts    = "starts"                       // starts the bridge anew for each line that it reads, makes a call, and says how long its result took
 	partDirect    = "direct"                       // an MCP server that makes the same requests itself, with the go-sdk
 	partTarget    = "target"                       // answers requests
 	benchReceipt  = `{"receipt":1}`
@@ -61,6 +62,8 @@ func TestMain(m *testing.M) {
 		cmd := exec.Command(os.Getenv(bridgeOf), "mcp")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		err = cmd.Run()
+	case partStarts:
+		err = startAndCall(os.Getenv(bridgeOf))
 	case partDirect:
 		err = serveDirect(os.Getenv(targetOf))
 	case partTarget:
@@ -225,8 +228,14 @@ replay:
   %s
 `
 
-// newBench starts a daemon and an agent with a bridge, whose first call the person has allowed.
-func newBench(b *testing.B, part, target string) *lines {
+// daemonBench is a daemon with one credential and two contracts.
+type daemonBench struct {
+	*process
+	operator *client.Operator
+	env      []string // of an agent
+}
+
+func newDaemonBench(b *testing.B, part, target string) *daemonBench {
 	b.Helper()
 	bridge, err := spctl()
 	if err != nil {
@@ -258,22 +267,35 @@ func newBench(b *testing.B, part, target string) *lines {
 			b.Fatal(err)
 		}
 	}
-	agent := start(b, partAgent, env...) // a process of its own: this one is the operator, and an agent may not approve
-	x := newLines(b, agent)
-	x.parts = []share{{"client", os.Getpid()}, {"bridge", childOf(b, agent.cmd.Process.Pid)}, {"daemon", daemon.cmd.Process.Pid}}
-	done := make(chan error, 1)
-	go func() { done <- x.call(0, "pay", "first") }()
-	for e, err := range o.WatchCards(ctx) {
+	return &daemonBench{daemon, o, env}
+}
+
+// approve answers the first card with a session.
+func (d *daemonBench) approve(b *testing.B) {
+	b.Helper()
+	for e, err := range d.operator.WatchCards(b.Context()) {
 		if err != nil {
 			b.Fatal(err)
 		}
 		if e.Card.Card != "" {
-			if err := o.Answer(ctx, e.Card.Card, api.CardAnswer{Answer: "session"}); err != nil {
+			if err := d.operator.Answer(b.Context(), e.Card.Card, api.CardAnswer{Answer: "session"}); err != nil {
 				b.Fatal(err)
 			}
-			break
+			return
 		}
 	}
+}
+
+// newBench starts a daemon and an agent with a bridge, whose first call the person has allowed.
+func newBench(b *testing.B, part, target string) *lines {
+	b.Helper()
+	d := newDaemonBench(b, part, target)
+	agent := start(b, partAgent, d.env...) // a process of its own: this one is the operator, and an agent may not approve
+	x := newLines(b, agent)
+	x.parts = []share{{"client", os.Getpid()}, {"bridge", childOf(b, agent.cmd.Process.Pid)}, {"daemon", d.cmd.Process.Pid}}
+	done := make(chan error, 1)
+	go func() { done <- x.call(0, "pay", "first") }()
+	d.approve(b)
 	if err := <-done; err != nil {
 		b.Fatal(err)
 	}

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -12,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"singlepass.dev/daemon/api"
-	"singlepass.dev/policy"
+	"singlepass.dev/policy/source"
 )
 
 // maxContract bounds a contract's file.
@@ -23,8 +27,8 @@ func (a *app) actionCommand() *cobra.Command {
 	check := a.reading(&cobra.Command{
 		Use: "check FILE...", Short: "check contracts without the daemon", Args: cobra.MinimumNArgs(1),
 		Long: `Reads contracts and says what is wrong: file, line, column and what to write instead. It needs neither daemon nor
-passphrase.`,
-		RunE: func(_ *cobra.Command, args []string) error { return a.checkActions(args) },
+passphrase; the spd that lies beside spctl reads them, since it is spd that will enforce them.`,
+		RunE: func(c *cobra.Command, args []string) error { return a.checkActions(c.Context(), args) },
 	})
 	var yes bool
 	accept := &cobra.Command{
@@ -60,8 +64,12 @@ With a passphrase file, or with --yes, it does not ask again.`,
 	}
 	schema := &cobra.Command{
 		Use: "schema", Short: "print the JSON Schema of contracts, for editors", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := a.out.Write(append([]byte(strings.TrimRight(string(policy.Schema()), "\n")), '\n'))
+		RunE: func(c *cobra.Command, _ []string) error {
+			schema, err := askSpd(c.Context(), []string{"--action-schema"})
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(schema)
 			return err
 		},
 	}
@@ -85,44 +93,69 @@ func readContract(file string) ([]byte, error) {
 	return b, nil
 }
 
-// checked is one line of `action check --json`.
-type checked struct {
-	File     string           `json:"file"`
-	Valid    bool             `json:"valid"`
-	Action   string           `json:"action,omitempty"`
-	Digest   string           `json:"digest"`
-	Class    string           `json:"class,omitempty"`
-	Tool     string           `json:"description,omitempty"` // what an agent reads
-	Problems []policy.Problem `json:"problems,omitempty"`
-}
+// maxChecks bounds what spd says of contracts.
+const maxChecks = 64 << 20
 
-func parseContract(file string, src []byte) (*policy.Action, error) {
-	c, err := policy.Parse(file, src)
+// checkContracts has spd read the files: it is the program that will enforce them, so no other version of the rules can say yes to what it would not.
+func checkContracts(ctx context.Context, files []string) ([]api.ContractCheck, error) {
+	out, err := askSpd(ctx, append([]string{"--check-actions", "--"}, files...))
 	if err != nil {
 		return nil, err
 	}
-	return policy.Compile(c)
+	list := make([]api.ContractCheck, 0, len(files))
+	for d := json.NewDecoder(bytes.NewReader(out)); len(list) < len(files); {
+		var c api.ContractCheck
+		if err := d.Decode(&c); err != nil {
+			return nil, fmt.Errorf("reading what spd says of the contracts: %w", err)
+		}
+		list = append(list, c)
+	}
+	return list, nil
 }
 
-func (a *app) checkActions(files []string) error {
+// askSpd runs the spd that is installed beside spctl for a question that needs no daemon.
+func askSpd(ctx context.Context, args []string) ([]byte, error) {
+	spd := besideSelf("spd")
+	if spd == "" {
+		return nil, api.Errorf(api.CodeMissing, "spd does not lie beside spctl, and contracts are its to read").WithHint("install both programs into one folder")
+	}
+	cmd := exec.CommandContext(ctx, spd, args...)
+	var out, wrong limited
+	out.left, wrong.left = maxChecks, 4096
+	cmd.Stdout, cmd.Stderr = &out, &wrong
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == int(api.ExitNotFound):
+		return nil, api.Errorf(api.CodeMissing, "%s", strings.TrimPrefix(firstLine(wrong.String()), "spd: "))
+	case err != nil:
+		return nil, fmt.Errorf("running %s: %w: %s", spd, err, firstLine(wrong.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	keep := b[:min(len(b), l.left)]
+	l.left -= len(keep)
+	l.Buffer.Write(keep)
+	return len(b), nil
+}
+
+func (a *app) checkActions(ctx context.Context, files []string) error {
+	list, err := checkContracts(ctx, files)
+	if err != nil {
+		return err
+	}
 	bad := 0
-	for _, file := range files {
-		src, err := readContract(file)
-		if err != nil {
-			return err
-		}
-		line := checked{File: file, Digest: policy.Digest(src)}
-		action, err := parseContract(file, src)
-		var problems *policy.Problems
-		switch {
-		case errors.As(err, &problems):
-			line.Problems = problems.List
+	for _, line := range list {
+		if !line.Valid {
 			bad++
-		case err != nil:
-			return err
-		default:
-			c := action.Contract()
-			line.Valid, line.Action, line.Class, line.Tool = true, c.Action, string(c.Replay.Class), action.Tool().Description
 		}
 		if a.json {
 			if err := a.printJSON(line); err != nil {
@@ -134,8 +167,8 @@ func (a *app) checkActions(files []string) error {
 			fmt.Fprintln(a.out, oneLine(p.String()))
 		}
 		if line.Valid {
-			fmt.Fprintf(a.out, "%s: %s, %s\n", oneLine(file), oneLine(line.Action), line.Class)
-			fmt.Fprintf(a.out, "  an agent reads: %s\n", oneLine(strings.ReplaceAll(line.Tool, "\n", " ")))
+			fmt.Fprintf(a.out, "%s: %s, %s\n", oneLine(line.File), oneLine(line.Action), oneLine(line.Class))
+			fmt.Fprintf(a.out, "  an agent reads: %s\n", oneLine(strings.ReplaceAll(line.Description, "\n", " ")))
 		}
 	}
 	if bad > 0 {
@@ -151,50 +184,59 @@ func (a *app) acceptActions(c *cobra.Command, files []string, yes bool) error {
 	}
 	// All files are read and checked before the first is accepted, so that a mistake in the second does not leave half done.
 	type contract struct {
-		file   string
-		src    []byte
-		action *policy.Action
+		file  string
+		src   []byte
+		check api.ContractCheck
+	}
+	checks, err := checkContracts(c.Context(), files)
+	if err != nil {
+		return err
 	}
 	contracts := make([]contract, 0, len(files))
-	for _, file := range files {
+	for i, file := range files {
 		src, err := readContract(file)
 		if err != nil {
 			return err
 		}
-		action, err := parseContract(file, src)
-		if err != nil {
-			return api.Errorf(api.CodeUsage, "%s is not a contract: %v", file, firstLine(err)).WithHint("spctl action check %s", file)
+		check := checks[i]
+		switch {
+		case check.Digest != source.Digest(src):
+			return usage("%s was changed while it was read", file).WithHint("look at it, and accept it again")
+		case !check.Valid && len(check.Problems) > 0:
+			return usage("%s is not a contract: %s", file, check.Problems[0]).WithHint("spctl action check %s", file)
+		case !check.Valid:
+			return usage("%s is not a contract", file).WithHint("spctl action check %s", file)
 		}
 		abs, err := filepath.Abs(file)
 		if err != nil {
 			return fmt.Errorf("naming contract %s: %w", file, err)
 		}
-		contracts = append(contracts, contract{abs, src, action})
+		contracts = append(contracts, contract{abs, src, check})
 	}
 	inForce, err := o.Actions(c.Context())
 	if err != nil {
 		return err
 	}
 	for _, it := range contracts {
-		name := it.action.Contract().Action
+		name := it.check.Action
 		before := ""
 		for _, old := range inForce {
 			if old.Name == name && old.Accepted != "" {
 				before = old.Source
 			}
 		}
-		difference := policy.Diff("in force", []byte(before), it.file, it.src)
+		difference := source.Diff("in force", []byte(before), it.file, it.src)
 		if difference == "" {
 			fmt.Fprintf(a.out, "%s is in force already, with these bytes\n", oneLine(name))
 			continue
 		}
-		fmt.Fprintf(a.out, "%s\n%s\n\n", difference, oneLine(strings.ReplaceAll(it.action.Tool().Description, "\n", " ")))
+		fmt.Fprintf(a.out, "%s\n%s\n\n", difference, oneLine(strings.ReplaceAll(it.check.Description, "\n", " ")))
 		if !yes && !a.fromFile() {
 			if err := a.confirm("Put " + oneLine(name) + " into force?"); err != nil {
 				return err
 			}
 		}
-		got, err := o.AcceptAction(c.Context(), api.ActionRequest{Name: name, Digest: policy.Digest(it.src), File: it.file, Source: it.src})
+		got, err := o.AcceptAction(c.Context(), api.ActionRequest{Name: name, Digest: it.check.Digest, File: it.file, Source: it.src})
 		if err != nil {
 			return err
 		}
@@ -203,8 +245,8 @@ func (a *app) acceptActions(c *cobra.Command, files []string, yes bool) error {
 	return nil
 }
 
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
 

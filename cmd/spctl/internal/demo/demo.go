@@ -24,7 +24,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/client"
 	"singlepass.dev/daemon/home"
-	"singlepass.dev/policy"
+	"singlepass.dev/policy/source"
 	"singlepass.dev/vault/secret"
 )
 
@@ -232,7 +232,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		return fmt.Errorf("adding the demo's credential: %w", err)
 	}
 	src := fmt.Appendf(nil, contract, d.shop.url)
-	if _, err := d.operator.AcceptAction(ctx, api.ActionRequest{Name: "order_item", Digest: policy.Digest(src), File: "order_item.yaml", Source: src}); err != nil {
+	if _, err := d.operator.AcceptAction(ctx, api.ActionRequest{Name: "order_item", Digest: source.Digest(src), File: "order_item.yaml", Source: src}); err != nil {
 		return fmt.Errorf("accepting the demo's contract: %w", err)
 	}
 	return nil
