@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/harden"
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/daemon/journal"
 	"singlepass.dev/daemon/server"
@@ -34,8 +35,15 @@ const exitInUse = 75
 
 func main() { os.Exit(run()) }
 
+// droppedVariables names what the environment held and spd does not obey; harden.Restart sets it.
+const droppedVariables = "SINGLEPASS_DROPPED"
+
 func run() int {
-	harden()
+	group, err := closed()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "spd:", err)
+		return 1
+	}
 	flags := flag.NewFlagSet("spd", flag.ContinueOnError)
 	dir := flags.String("home", "", "keep everything under `DIR` (config/, data/, run/) instead of the XDG directories")
 	web := flags.String("mcp-http", "", "also serve MCP over HTTP at a loopback `ADDRESS`, for instance 127.0.0.1:7800")
@@ -64,9 +72,12 @@ func run() int {
 		return answer(err)
 	}
 	log := logger()
+	if names := os.Getenv(droppedVariables); names != "" {
+		log.Warn("the environment would have changed how spd works; it was started again without these", "dropped", names)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := serve(ctx, *dir, *web, log)
+	err = serve(ctx, *dir, *web, group, log)
 	switch {
 	case err == nil:
 		return 0
@@ -91,7 +102,23 @@ func answer(err error) int {
 	return int(api.ExitFailed)
 }
 
-func serve(ctx context.Context, dir, web string, log *slog.Logger) error {
+// closed does what comes before everything else: no other process may read this one's memory, and the environment decides nothing. Without it the vault's keys would lie open to any
+// debugger.
+func closed() (*harden.Group, error) {
+	group, err := harden.SetAside()
+	if err != nil {
+		return nil, err
+	}
+	if err := harden.Close(); err != nil {
+		return nil, err
+	}
+	if err := harden.Restart(droppedVariables); err != nil {
+		return nil, err
+	}
+	return group, harden.Alone()
+}
+
+func serve(ctx context.Context, dir, web string, group *harden.Group, log *slog.Logger) error {
 	h, err := home.Resolve(dir, os.Getenv)
 	if err != nil {
 		return err
@@ -100,7 +127,16 @@ func serve(ctx context.Context, dir, web string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log, Settled: trim})
+	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log, Settled: trim, Listening: func(listen func() error) error {
+		if err := group.With(listen); err != nil {
+			return err
+		}
+		// What is started from here on, such as upstream servers, is not spd.
+		if err := group.Drop(); err != nil {
+			return err
+		}
+		return harden.Close() // a change of groups makes a process what the system's default says (prctl(2))
+	}})
 	if err != nil {
 		return err
 	}

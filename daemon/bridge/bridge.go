@@ -34,6 +34,9 @@ type Config struct {
 	Stderr io.Writer // required; notes for the person, which clients keep in a log
 	Socket string    // required; path of agent.sock
 
+	// Connecting is optional: it is called with each try to connect. A group that spctl was installed with goes onto the connection there (package harden).
+	Connecting func(connect func() error) error
+
 	StartWithin time.Duration // optional, 60 s by default: how long to wait for a daemon that was not there at start
 	HoldFor     time.Duration // optional, 5 s by default: how long a request waits for a daemon that went away, before it is answered as not sent
 	Grace       time.Duration // optional, 1.5 s by default: how long answers may still come after the end of Stdin; common clients kill after 2 s
@@ -90,6 +93,9 @@ func Run(ctx context.Context, cfg Config) error {
 	case cfg.Socket == "":
 		return errors.New("running the bridge: Socket is required")
 	}
+	if cfg.Connecting == nil {
+		cfg.Connecting = func(connect func() error) error { return connect() }
+	}
 	setDefault(&cfg.StartWithin, time.Minute)
 	setDefault(&cfg.HoldFor, 5*time.Second)
 	setDefault(&cfg.Grace, 1500*time.Millisecond)
@@ -130,7 +136,8 @@ func (b *bridge) dial(within time.Duration) (net.Conn, error) {
 	started, noted := time.Now(), false
 	var dialer net.Dialer
 	for delay := firstDelay; ; delay = min(2*delay, longestWait) {
-		nc, err := dialer.DialContext(b.ctx, "unix", b.cfg.Socket)
+		var nc net.Conn
+		err := b.cfg.Connecting(func() (err error) { nc, err = dialer.DialContext(b.ctx, "unix", b.cfg.Socket); return err })
 		if err == nil {
 			return nc, nil
 		}

@@ -1,10 +1,11 @@
 // Package client is how programs of the person's side talk to the daemon: spctl, the tray, and tests.
 //
 // Promises: the zero Operator with its Socket set works. Before the first byte is sent, the socket must lie in a private folder of ours, be ours, and be served by the installed spd
-// (SO_PEERCRED and the file behind /proc/PID/exe, compared by device and inode). No proof goes to a stranger.
+// (SO_PEERCRED: the group that spd was installed with, see package harden; or the file behind /proc/PID/exe, compared by device and inode). No proof goes to a stranger.
 //
-// Non-promises: where the kernel does not show the executable of the process behind the socket (a process that made itself undumpable shows it to root only), the check ends at the
-// owner. A process that controls the real spd from its start, as a debugger does, passes as it.
+// Non-promises: where spd was installed without a group of its own, the kernel does not show its executable, because it made itself undumpable, and the check ends at the owner. No
+// cryptography mends that: a locked daemon knows nothing that a program of the same user could not read from the same files and the same keyring. An installed spd that another
+// program of the user started, on another home, passes as one.
 //
 // An error that the daemon answered is an *api.Error; so is the one for a daemon that is not running (api.CodeNoDaemon) and for a stranger (api.CodeStranger).
 package client

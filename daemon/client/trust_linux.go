@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/harden"
 )
 
 func stranger(format string, args ...any) *api.Error {
@@ -70,11 +71,16 @@ func checkServer(c net.Conn, daemon string) error {
 		return stranger("the process behind the operator's socket (pid %d) belongs to user %d and not to you", cred.Pid, cred.Uid)
 	}
 	if daemon == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("finding the installed spd: %w", err)
+		if daemon, err = Installed(); err != nil {
+			return err
 		}
-		daemon = filepath.Join(filepath.Dir(self), "spd")
+	}
+	if gid, sealed := harden.GroupOf(daemon); sealed {
+		// Only the installed spd can have made a socket under its group. Nothing else has to be seen of the process, and nothing else would say as much.
+		if int(cred.Gid) != gid {
+			return stranger("the process behind the operator's socket (pid %d) is not the installed %s: it does not have its group %d", cred.Pid, daemon, gid)
+		}
+		return nil
 	}
 	installed, err := os.Stat(daemon)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"singlepass.dev/daemon/harden"
 )
 
 // maxChain bounds every walk to the root of the process tree.
@@ -21,6 +23,13 @@ func (id *Identifier) Identify(conn *net.UnixConn) (*Identity, error) {
 	pid, fd, err := peerOf(conn)
 	if err != nil {
 		return nil, err
+	}
+	if id.hasBridgesGroup(conn) {
+		bridge, err := id.holdBridge(pid, fd)
+		if err != nil {
+			return nil, err
+		}
+		return id.behindBridge(bridge)
 	}
 	held, err := id.hold(pid, fd)
 	if err != nil {
@@ -255,6 +264,46 @@ func (id *Identifier) hold(pid, fd int) (*held, error) {
 	if err != nil {
 		h.close()
 		return nil, fmt.Errorf("identifying a peer: %w", err)
+	}
+	return h, nil
+}
+
+// hasBridgesGroup says that the connection was made under the group that the kernel gives to the installed spctl and to nothing else of this user. Such a bridge is closed to others, us
+// included, and nobody traced it when it was started.
+func (id *Identifier) hasBridgesGroup(conn *net.UnixConn) bool {
+	gid, sealed := harden.GroupOf(id.cfg.Bridge)
+	if !sealed {
+		return false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	has := false
+	err = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		has = err == nil && int(cred.Gid) == gid
+	})
+	return err == nil && has
+}
+
+// holdBridge reads a bridge whose executable is known by its group. It takes over the pidfd.
+func (id *Identifier) holdBridge(pid, fd int) (*held, error) {
+	h := &held{fd: fd}
+	err := func() error {
+		var err error
+		if h.Process, err = readProcess(pid); err != nil {
+			return err
+		}
+		if h.UID != os.Getuid() {
+			return fmt.Errorf("process %d belongs to user %d, not to %d", pid, h.UID, os.Getuid())
+		}
+		h.Exe, h.args = id.cfg.Bridge, readArgs(pid)
+		return h.alive()
+	}()
+	if err != nil {
+		h.close()
+		return nil, fmt.Errorf("identifying a bridge: %w", err)
 	}
 	return h, nil
 }

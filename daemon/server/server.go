@@ -43,7 +43,9 @@ type Config struct {
 	Logger  *slog.Logger // required
 
 	Channels map[effect.Channel]channel.Channel // optional: in place of the real ones, for benchmarks
-	Settled  func()                             // optional: called when the work of the start, or of an unlock, is done
+	// Listening is optional: it is called once, with what makes the operator's socket. A group that spd was installed with goes onto the socket there (package harden).
+	Listening func(listen func() error) error
+	Settled   func() // optional: called when the work of the start, or of an unlock, is done
 }
 
 // Server is a running daemon.
@@ -188,7 +190,11 @@ func (s *Server) listen(cfg Config) (err error) {
 	if s.agent, err = listenUnix(cfg.Home.AgentSocket()); err != nil {
 		return err
 	}
-	if s.operator, err = listenUnix(cfg.Home.OperatorSocket()); err != nil {
+	listening := cfg.Listening
+	if listening == nil {
+		listening = func(listen func() error) error { return listen() }
+	}
+	if err = listening(func() (err error) { s.operator, err = listenUnix(cfg.Home.OperatorSocket()); return err }); err != nil {
 		return errors.Join(err, s.agent.Close())
 	}
 	if s.operator, err = peer.OneSpeaker(s.operator.(*net.UnixListener)); err != nil {

@@ -20,16 +20,18 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/client"
+	"singlepass.dev/daemon/harden"
 	"singlepass.dev/daemon/home"
 )
 
-// Config is what spctl runs with. Every field is required.
+// Config is what spctl runs with. Every field is required but Group.
 type Config struct {
 	Args     []string
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Version  string
+	Group    *harden.Group // optional: the group that spctl was installed with
 }
 
 // app is one run of spctl.
@@ -49,7 +51,10 @@ type app struct {
 // Main runs one command and returns its exit code.
 func Main(ctx context.Context, cfg Config) api.Exit {
 	a := &app{cfg: cfg, out: clean(cfg.Out), err: clean(cfg.Err), now: time.Now}
-	if err := noCore(); err != nil {
+	if a.cfg.Group == nil {
+		a.cfg.Group = &harden.Group{}
+	}
+	if err := a.closeAtStart(); err != nil {
 		return a.report(err)
 	}
 	root := a.root()

@@ -15,6 +15,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/client"
+	"singlepass.dev/daemon/harden"
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/vault/keychain"
 )
@@ -94,6 +95,7 @@ func (a *app) examine(ctx context.Context, h home.Home) []finding {
 		add("programs", "missing", "spd does not lie beside spctl", "install both programs into one folder")
 	} else {
 		add("programs", "ok", spd, "")
+		list = append(list, identityFinding(spd))
 	}
 	// An own client without a proof: doctor never asks for the passphrase.
 	o := &client.Operator{Socket: h.OperatorSocket()}
@@ -115,6 +117,18 @@ func (a *app) examine(ctx context.Context, h home.Home) []finding {
 	}
 	list = append(list, systemFindings()...)
 	return list
+}
+
+// identityFinding says how spctl knows that the program which asks for the passphrase is spd.
+func identityFinding(spd string) finding {
+	if _, sealed := harden.GroupOf(spd); sealed {
+		return finding{"identity", "ok", "spd has a group of its own, by which the kernel vouches for it before a passphrase is sent", ""}
+	}
+	both := spd + " " + filepath.Join(filepath.Dir(spd), "spctl")
+	return finding{
+		"identity", "note", "spd has no group of its own, so another program of yours that takes its socket could ask for the passphrase",
+		"sudo groupadd --system singlepass; sudo chown root:singlepass " + both + "; sudo chmod 2755 " + both + "; then restart spd",
+	}
 }
 
 // besideSelf finds a program in spctl's own folder.

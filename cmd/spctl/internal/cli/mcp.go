@@ -33,7 +33,7 @@ spctl connect. It holds no credential and decides nothing. The agent is the proc
 				return err
 			}
 			// What goes to the agent is the protocol itself, so it bypasses the cleaning of what people read.
-			err = bridge.Run(c.Context(), bridge.Config{Stdin: a.cfg.In, Stdout: out, Stderr: a.err, Socket: h.AgentSocket()})
+			err = bridge.Run(c.Context(), bridge.Config{Stdin: a.cfg.In, Stdout: out, Stderr: a.err, Socket: h.AgentSocket(), Connecting: a.cfg.Group.With})
 			if errors.Is(err, bridge.ErrNotRunning) {
 				return api.Errorf(api.CodeNoDaemon, "%v", err).WithHint("start it: systemctl --user start singlepass, or run spd in another terminal")
 			}
