@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,26 +18,35 @@ type CredentialKind string
 
 // The kinds of this version.
 const (
-	Bearer CredentialKind = "bearer" // Authorization: Bearer VALUE (RFC 6750)
-	Basic  CredentialKind = "basic"  // Authorization: Basic, the value is the password (RFC 7617)
-	Header CredentialKind = "header" // a header of its own
-	Query  CredentialKind = "query"  // a query parameter
-	Env    CredentialKind = "env"    // variables in the environment of an upstream server that the daemon starts
+	Bearer CredentialKind = "bearer"      // Authorization: Bearer VALUE (RFC 6750)
+	Basic  CredentialKind = "basic"       // Authorization: Basic, the value is the password (RFC 7617)
+	Header CredentialKind = "header"      // a header of its own
+	Query  CredentialKind = "query"       // a query parameter
+	OAuth2 CredentialKind = "oauth2"      // Authorization: Bearer, with an access token that the daemon gets by the value (RFC 6749)
+	AWS    CredentialKind = "aws-sigv4"   // the request is signed (AWS Signature Version 4)
+	Cert   CredentialKind = "client-cert" // TLS client certificate; the key signs in the handshake and never leaves
+	Env    CredentialKind = "env"         // variables in the environment of an upstream server that the daemon starts
 
 	SSHKey      CredentialKind = "ssh-key"      // a private key, with or without a certificate
 	SSHPassword CredentialKind = "ssh-password" // an account's password
 )
 
-// reservedKinds are names of interface.md that have no implementation yet.
-var reservedKinds = []CredentialKind{"oauth2", "aws-sigv4", "client-cert"}
-
 // CredentialParams are what a kind needs besides the value; none of it is secret. Only fields that the kind takes are set, see kinds. All are strings, so that two can be
 // compared, and so that they travel as names and values.
 type CredentialParams struct {
-	Username string `json:"username,omitempty"` // basic
-	Header   string `json:"header,omitempty"`   // header
-	Query    string `json:"query,omitempty"`    // query
-	Variable string `json:"variable,omitempty"` // env: the one variable whose value this is; "" for a set
+	Username   string `json:"username,omitempty"`    // basic
+	Header     string `json:"header,omitempty"`      // header
+	Query      string `json:"query,omitempty"`       // query
+	Region     string `json:"region,omitempty"`      // aws-sigv4
+	Service    string `json:"service,omitempty"`     // aws-sigv4
+	TokenURL   string `json:"token_url,omitempty"`   // oauth2: where access tokens are got; part of the binding
+	ClientID   string `json:"client_id,omitempty"`   // oauth2
+	Grant      string `json:"grant,omitempty"`       // oauth2: client_credentials or refresh_token
+	Scope      string `json:"scope,omitempty"`       // oauth2, optional
+	Audience   string `json:"audience,omitempty"`    // oauth2, optional
+	Resource   string `json:"resource,omitempty"`    // oauth2, optional (RFC 8707)
+	ClientAuth string `json:"client_auth,omitempty"` // oauth2, optional: basic (the default) or post (RFC 6749, section 2.3.1)
+	Variable   string `json:"variable,omitempty"`    // env: the one variable whose value this is; "" for a set
 
 	Certificate string `json:"certificate,omitempty"` // ssh-key: an OpenSSH certificate of the key, as in a -cert.pub file without comment
 }
@@ -111,6 +121,27 @@ var kinds = map[CredentialKind]kindRules{
 		}
 		return nil
 	}},
+	OAuth2: {
+		params: []string{"token_url", "client_id", "grant", "scope", "audience", "resource", "client_auth"},
+		check:  func(c Credential) error { return c.Params.checkOAuth() },
+		value: func(p CredentialParams, b []byte) ([]byte, error) {
+			return material.OAuth(material.OAuthGrant(p.Grant), b)
+		},
+	},
+	AWS: {
+		params: []string{"region", "service"},
+		check: func(c Credential) error {
+			if !awsWord.MatchString(c.Params.Region) || !awsWord.MatchString(c.Params.Service) {
+				return errors.New("kind aws-sigv4 needs a region and a service, such as eu-west-1 and s3")
+			}
+			return nil
+		},
+		value: func(_ CredentialParams, b []byte) ([]byte, error) { return material.AWSKeys(b) },
+	},
+	Cert: {
+		target: func(t Target) bool { return t.Scheme == "https" },
+		value:  func(_ CredentialParams, b []byte) ([]byte, error) { return material.ClientCertificate(b) },
+	},
 	Env: {
 		params: []string{"variable"},
 		check: func(c Credential) error {
@@ -124,6 +155,40 @@ var kinds = map[CredentialKind]kindRules{
 	},
 	SSHKey:      sshKey,
 	SSHPassword: sshPassword,
+}
+
+var awsWord = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// TokenEndpoint is where an access token is got: a target as any other, without a path beneath it.
+func (p CredentialParams) TokenEndpoint() (Target, error) {
+	t, err := ParseTarget(p.TokenURL)
+	if err == nil && !t.isHTTP() {
+		err = errors.New("it needs to be https")
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("the token URL: %w", err)
+	}
+	return t, nil
+}
+
+func (p CredentialParams) checkOAuth() error {
+	switch {
+	case p.Grant != string(material.ClientCredentials) && p.Grant != string(material.RefreshToken):
+		return errors.New("kind oauth2 needs a grant: client_credentials or refresh_token")
+	case p.ClientID == "":
+		return errors.New("kind oauth2 needs a client id")
+	case p.TokenURL == "":
+		return errors.New("kind oauth2 needs a token URL")
+	case p.ClientAuth != "" && p.ClientAuth != "basic" && p.ClientAuth != "post":
+		return errors.New("the client proves itself by basic or by post")
+	}
+	for _, s := range []string{p.ClientID, p.Scope, p.Audience, p.Resource} {
+		if len(s) > 2048 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+			return errors.New("client id, scope, audience and resource are printable ASCII (RFC 6749, appendix A)")
+		}
+	}
+	_, err := p.TokenEndpoint()
+	return err
 }
 
 // KindNames returns the names of the kinds, sorted.
@@ -140,9 +205,6 @@ func KindNames() []string {
 func (c Credential) validateKind() error {
 	rules, ok := kinds[c.Kind]
 	if !ok {
-		if slices.Contains(reservedKinds, c.Kind) {
-			return fmt.Errorf("kind %s is not available in this version", c.Kind)
-		}
 		return fmt.Errorf("unknown kind %q: use one of %s", c.Kind, strings.Join(KindNames(), ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Params.Map())) {

@@ -87,6 +87,11 @@ func httpRequest(r effect.HTTPRequest, auth *effect.Auth) api.Effect {
 	if auth != nil {
 		secret := mask(auth.Credential)
 		switch auth.Kind {
+		case "oauth2":
+			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Bearer ‹access token of credential " + auth.Credential + "›"})
+		case "aws-sigv4":
+			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "AWS4-HMAC-SHA256 " + auth.Region + "/" + auth.Service + " ‹signature by credential " + auth.Credential + "›"})
+		case "client-cert": // shown by its name alone: it is in no field
 		case "bearer":
 			out.Header = append(out.Header, api.Field{Name: "Authorization", Value: "Bearer " + secret})
 		case "basic":

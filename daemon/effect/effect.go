@@ -77,6 +77,8 @@ type Auth struct {
 	Kind       string `json:"kind"`               // as in the vault: bearer, basic, header, query, …
 	Place      string `json:"place,omitempty"`    // the header or query parameter that carries it
 	Username   string `json:"username,omitempty"` // for basic
+	Region     string `json:"region,omitempty"`   // for aws-sigv4
+	Service    string `json:"service,omitempty"`  // for aws-sigv4
 	// Certificate is the OpenSSH certificate that goes with an ssh-key, as in a -cert.pub file without comment.
 	Certificate string `json:"certificate,omitempty"`
 }
@@ -171,7 +173,7 @@ func (e Effect) check() error {
 	}
 	for _, a := range auths {
 		if a != nil {
-			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate)
+			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate, a.Region, a.Service)
 		}
 	}
 	if m := e.MCP; m != nil {

@@ -194,8 +194,10 @@ func (b *boundAction) render(p policy.Prepared, id string, cred *vault.Credentia
 func authOf(c vault.Credential) *effect.Auth {
 	a := &effect.Auth{Credential: c.Name, Kind: string(c.Kind)}
 	switch c.Kind {
-	case vault.Bearer:
+	case vault.Bearer, vault.OAuth2:
 		a.Place = "Authorization"
+	case vault.AWS:
+		a.Place, a.Region, a.Service = "Authorization", c.Params.Region, c.Params.Service
 	case vault.Basic:
 		a.Place, a.Username = "Authorization", c.Params.Username
 	case vault.Header:

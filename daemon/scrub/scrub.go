@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,7 +30,7 @@ const (
 	minCut  = 4 // characters of a form that a cut answer must end with to have its end taken out
 )
 
-// Scrubber looks for one secret. A nil Scrubber finds nothing. It holds copies of the secret until Wipe; until then it is safe for concurrent use.
+// Scrubber looks for one secret, or for a set. A nil Scrubber finds nothing. It holds copies of what it looks for until Wipe; until then it is safe for concurrent use.
 type Scrubber struct {
 	forms  []form
 	start  [256]bool // first bytes of forms
@@ -40,8 +41,22 @@ type Scrubber struct {
 
 // New returns a Scrubber for value. Each of whole is something that contains the value and is sent in base64, such as the user:password of basic authentication, so that
 // a short password is found in it too. It keeps copies: the arguments may be wiped afterwards.
-func New(value []byte, whole ...[]byte) *Scrubber {
+func New(value []byte, whole ...[]byte) *Scrubber { return NewSet([][]byte{value}, whole...) }
+
+// NewSet returns a Scrubber that looks for several values.
+func NewSet(values [][]byte, whole ...[]byte) *Scrubber {
 	s := &Scrubber{}
+	for _, value := range values {
+		s.addValue(value)
+	}
+	for _, w := range whole {
+		s.add(base64.RawStdEncoding.AppendEncode(nil, w), &base64Text, minForm)
+	}
+	s.marker = marker(values)
+	return s
+}
+
+func (s *Scrubber) addValue(value []byte) {
 	if len(value) >= MinLength {
 		s.add(bytes.Clone(value), &exact, 0)
 		s.add(hex.AppendEncode(nil, value), &hexadecimal, minForm)
@@ -54,11 +69,6 @@ func New(value []byte, whole ...[]byte) *Scrubber {
 			clear(padded)
 		}
 	}
-	for _, w := range whole {
-		s.add(base64.RawStdEncoding.AppendEncode(nil, w), &base64Text, minForm)
-	}
-	s.marker = marker(value)
-	return s
 }
 
 // Wipe overwrites the copies. The Scrubber must not be used afterwards.
@@ -129,19 +139,24 @@ func sameAs(c byte, fold *[256]byte) [2]byte {
 	return [...]byte{c, c}
 }
 
-// marker returns a replacement whose ends are in no form of the secret: no form can then overlap it, and nothing that it separates can become one.
-func marker(value []byte) []byte {
+// marker returns a replacement whose ends are in no form of a secret: no form can then overlap it, and nothing that it separates can become one.
+func marker(values [][]byte) []byte {
 	word := "secret"
-	if bytes.Contains([]byte(word), value) {
-		word = ""
+	for _, value := range values {
+		if bytes.Contains([]byte(word), value) {
+			word = ""
+		}
+	}
+	contains := func(any string) bool {
+		return slices.ContainsFunc(values, func(value []byte) bool { return bytes.ContainsAny(value, any) })
 	}
 	for _, ends := range []string{"[]", "()", "{}", "<>", "**", "##", "~~", "||", "::", "!!", "??", ";;", ",,", "@@", "$$", "&&"} {
-		if !bytes.ContainsAny(value, ends) {
+		if !contains(ends) {
 			return []byte(ends[:1] + word + ends[1:])
 		}
 	}
 	for c := byte(0x21); c < 0x7f; c++ {
-		if bytes.IndexByte(value, c) < 0 && !strings.ContainsRune(`"\%+-/_=`, rune(c)) && !isBase64(c) {
+		if !contains(string(rune(c))) && !strings.ContainsRune(`"\%+-/_=`, rune(c)) && !isBase64(c) {
 			return []byte{c}
 		}
 	}

@@ -56,16 +56,18 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 		if r.Secret == nil {
 			return nil
 		}
-		if n := len(secret); n > 0 && n < scrub.MinLength {
-			o.Reason = join(o.Reason, "the secret is too short to be looked for in the answer: store a longer one")
+		values, whole := p.lookedFor(secret)
+		for _, v := range values {
+			if n := len(v); n > 0 && n < scrub.MinLength {
+				o.Reason = join(o.Reason, "the secret is too short to be looked for in the answer: store a longer one")
+			}
 		}
-		if p.auth.Kind == "basic" {
-			pair := userPassword(p.auth, secret)
-			defer clear(pair)
-			s = scrub.New(secret, pair)
-			return nil
+		if len(values) > 0 {
+			s = scrub.NewSet(values, whole...)
 		}
-		s = scrub.New(secret)
+		for _, w := range whole {
+			clear(w)
+		}
 		return nil
 	}); err != nil { // the status is known; the rest cannot be shown, since it cannot be scrubbed
 		a.header, a.body = nil, nil

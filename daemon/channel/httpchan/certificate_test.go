@@ -15,6 +15,10 @@ import (
 
 // certificate makes an authority and, signed by it, a certificate for the loopback address and localhost, as PEM with its key.
 func certificate(t testing.TB) (pair []byte, roots *x509.CertPool) {
+	return certificateOf(t, "httpchan test", x509.ExtKeyUsageServerAuth)
+}
+
+func certificateOf(t testing.TB, name string, use x509.ExtKeyUsage) (pair []byte, roots *x509.CertPool) {
 	t.Helper()
 	key := func() *ecdsa.PrivateKey {
 		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -25,7 +29,7 @@ func certificate(t testing.TB) (pair []byte, roots *x509.CertPool) {
 	}
 	valid := func(serial int64) *x509.Certificate {
 		return &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "httpchan test"},
+			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		}
 	}
@@ -41,7 +45,7 @@ func certificate(t testing.TB) (pair []byte, roots *x509.CertPool) {
 	}
 	leaf, leafKey := valid(2), key()
 	leaf.DNSNames, leaf.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
-	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	leaf.ExtKeyUsage = []x509.ExtKeyUsage{use}
 	der, err = x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), authorityKey)
 	if err != nil {
 		t.Fatal(err)

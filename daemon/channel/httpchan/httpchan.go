@@ -57,7 +57,8 @@ type Config struct {
 	RootCAs *x509.CertPool // whom TLS trusts; nil means the system's roots
 	// AllowAddress is asked about each address before it is dialled, after the package's own refusals; an error refuses it. Nil allows.
 	AllowAddress func(netip.Addr) error
-	UserAgent    string // where an effect has none; "" means "singlepass"
+	Now          func() time.Time // for signatures; nil means time.Now
+	UserAgent    string           // where an effect has none; "" means "singlepass"
 	// Resolve finds a host's addresses; nil means the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial opens a connection to an address that was checked; nil means a net.Dialer. A Conn's Write must report exactly the bytes that it accepted.
@@ -76,6 +77,9 @@ type Channel struct {
 func New(cfg Config) *Channel {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "singlepass"
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	c := &Channel{cfg: cfg, dialer: egress.New(egress.Config{Resolve: cfg.Resolve, Dial: cfg.Dial, Allow: cfg.AllowAddress})}
 	c.tls = &tls.Config{
@@ -101,7 +105,7 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	switch {
 	case refused != nil:
 		return *refused
-	case r.SideEffect:
+	case r.SideEffect, p.auth != nil && p.auth.Kind == "client-cert": // a pooled connection would belong to whoever's certificate made it
 		return c.once(ctx, r, p)
 	}
 	return c.pooled(ctx, r, p)

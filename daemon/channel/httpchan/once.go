@@ -3,6 +3,7 @@ package httpchan
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,16 @@ const inline = 32 << 10
 func (c *Channel) once(ctx context.Context, r channel.Request, p request) channel.Outcome {
 	total := time.Now().Add(r.Limits.Total)
 	connecting, cancel := context.WithTimeout(ctx, min(r.Limits.Connect, r.Limits.Total))
-	raw, conn, err := c.connect(connecting, &p, r.Private)
+	var client *tls.Certificate
+	var raw *counted
+	var conn net.Conn
+	err := error(nil)
+	if p.auth != nil && p.auth.Kind == "client-cert" {
+		client, err = certificate(r)
+	}
+	if err == nil {
+		raw, conn, err = c.connect(connecting, &p, r.Private, client)
+	}
 	cancel()
 	if err != nil {
 		return notSent(describeConnect(ctx, err, r.Limits))
@@ -37,9 +47,9 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 	if err := permitted(ctx, r); err != nil {
 		return notSent(err.Error())
 	}
-	if err := useSecret(r, func(secret []byte) error {
-		message = p.wire(c.cfg.UserAgent, secret)
-		return nil
+	if err := useSecret(r, func(secret []byte) (err error) {
+		message, err = p.wire(c.cfg.UserAgent, secret, c.cfg.Now())
+		return err
 	}); err != nil {
 		return notSent(err.Error())
 	}
@@ -166,7 +176,7 @@ func useSecret(r channel.Request, f func([]byte) error) error {
 		return f(nil)
 	}
 	return r.Secret.Use(func(b []byte) error {
-		if err := checkSecret(b); err != nil {
+		if err := checkSecret(r.Effect.Auth, b); err != nil {
 			return err
 		}
 		return f(b)

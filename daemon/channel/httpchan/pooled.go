@@ -62,9 +62,9 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 	if err := permitted(ctx, r); err != nil {
 		return notSent(err.Error())
 	}
-	if err := useSecret(r, func(secret []byte) error {
-		req = p.pooled(traced, c.cfg.UserAgent, secret)
-		return nil
+	if err := useSecret(r, func(secret []byte) (err error) {
+		req, err = p.pooled(traced, c.cfg.UserAgent, secret, c.cfg.Now())
+		return err
 	}); err != nil {
 		return notSent(err.Error())
 	}
@@ -100,7 +100,7 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 }
 
 // pooled returns the message for net/http, which takes strings.
-func (p *request) pooled(ctx context.Context, userAgent string, secret []byte) *http.Request {
+func (p *request) pooled(ctx context.Context, userAgent string, secret []byte, now time.Time) (*http.Request, error) {
 	u := *p.url
 	if target := string(p.appendTarget(nil, secret)); target != p.target {
 		_, u.RawQuery, _ = strings.Cut(target, "?")
@@ -117,12 +117,16 @@ func (p *request) pooled(ctx context.Context, userAgent string, secret []byte) *
 	for _, f := range p.Header {
 		req.Header.Add(f.Name, f.Value)
 	}
-	if name, value := p.credentialField(nil, secret); name != "" {
-		req.Header.Set(name, string(value))
-		clear(value)
+	fields, err := p.credentialFields(secret, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		req.Header.Set(f.Name, string(f.Value))
+		clear(f.Value)
 	}
 	if len(p.Body) > 0 { // without GetBody, so that net/http cannot send a body twice
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(p.Body)), int64(len(p.Body))
 	}
-	return req
+	return req, nil
 }

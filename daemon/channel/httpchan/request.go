@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/sigv4"
+	"singlepass.dev/vault/material"
 )
 
 // request is an effect that was found fit to be sent.
@@ -44,7 +48,7 @@ func plan(r channel.Request) (request, error) {
 	if err := p.readURL(); err != nil {
 		return p, err
 	}
-	placed := ""
+	var placed []string
 	if p.auth != nil {
 		if r.Secret == nil {
 			return p, fmt.Errorf("credential %q has no secret here", p.auth.Credential)
@@ -63,7 +67,7 @@ func plan(r channel.Request) (request, error) {
 		if why, ok := unsendable[strings.ToLower(f.Name)]; ok {
 			return p, fmt.Errorf("header %s is not for a contract to set%s", f.Name, why)
 		}
-		if strings.EqualFold(f.Name, placed) {
+		if slices.ContainsFunc(placed, func(name string) bool { return strings.EqualFold(f.Name, name) }) {
 			return p, fmt.Errorf("header %s is where the credential goes: leave it out of the request", f.Name)
 		}
 		if !isFieldValue(f.Value) {
@@ -117,36 +121,49 @@ func (p *request) readURL() error {
 	return nil
 }
 
-// checkAuth returns the header field that the credential takes, or "".
-func (p *request) checkAuth() (string, error) {
+// checkAuth returns the header fields that the credential takes.
+func (p *request) checkAuth() (placed []string, err error) {
 	a := p.auth
 	switch a.Kind {
-	case "bearer":
-		return "Authorization", nil
+	case "bearer", "oauth2":
+		return []string{"Authorization"}, nil
 	case "basic":
 		if strings.Contains(a.Username, ":") || !isPrintable(a.Username) { // RFC 7617 section 2
-			return "", fmt.Errorf("the user name of credential %q has a colon or a control character", a.Credential)
+			return nil, fmt.Errorf("the user name of credential %q has a colon or a control character", a.Credential)
 		}
-		return "Authorization", nil
+		return []string{"Authorization"}, nil
 	case "header":
 		if _, bad := unsendable[strings.ToLower(a.Place)]; bad || !isToken(a.Place) {
-			return "", fmt.Errorf("credential %q cannot go into header %q", a.Credential, a.Place)
+			return nil, fmt.Errorf("credential %q cannot go into header %q", a.Credential, a.Place)
 		}
-		return a.Place, nil
+		return []string{a.Place}, nil
 	case "query":
 		if a.Place == "" {
-			return "", fmt.Errorf("credential %q names no query parameter", a.Credential)
+			return nil, fmt.Errorf("credential %q names no query parameter", a.Credential)
 		}
 		if p.url.Query().Has(a.Place) {
-			return "", fmt.Errorf("query parameter %q is where the credential goes: leave it out of the URL", a.Place)
+			return nil, fmt.Errorf("query parameter %q is where the credential goes: leave it out of the URL", a.Place)
 		}
-		return "", nil
+		return nil, nil
+	case "aws-sigv4":
+		if a.Region == "" || a.Service == "" {
+			return nil, fmt.Errorf("credential %q names no region or no service", a.Credential)
+		}
+		return sigv4.Added, nil
+	case "client-cert":
+		if p.url.Scheme != "https" {
+			return nil, fmt.Errorf("credential %q is a certificate, which only https can carry", a.Credential)
+		}
+		return nil, nil
 	}
-	return "", fmt.Errorf("credential %q is of kind %q, which HTTP requests cannot carry", a.Credential, a.Kind)
+	return nil, fmt.Errorf("credential %q is of kind %q, which HTTP requests cannot carry", a.Credential, a.Kind)
 }
 
 // checkSecret keeps a secret from ending its line and beginning another.
-func checkSecret(secret []byte) error {
+func checkSecret(a *effect.Auth, secret []byte) error {
+	if a != nil && (a.Kind == "aws-sigv4" || a.Kind == "client-cert") { // goes into no line
+		return nil
+	}
 	for i, c := range secret {
 		if c >= ' ' && c != 0x7f {
 			continue
@@ -182,22 +199,64 @@ func (p *request) appendTarget(b, secret []byte) []byte {
 	return b
 }
 
-// credentialField returns the header field of the credential, "" if it is none, and adds its value to b.
-func (p *request) credentialField(b, secret []byte) (name string, value []byte) {
+// credentialFields returns the header fields of the credential. The caller wipes their values.
+func (p *request) credentialFields(secret []byte, now time.Time) ([]sigv4.Field, error) {
 	if p.auth == nil {
-		return "", b
+		return nil, nil
+	}
+	one := func(name, before string, value []byte) ([]sigv4.Field, error) {
+		b := make([]byte, 0, len(before)+len(value))
+		return []sigv4.Field{{Name: name, Value: append(append(b, before...), value...)}}, nil
 	}
 	switch p.auth.Kind {
-	case "bearer":
-		return "Authorization", append(append(b, "Bearer "...), secret...)
+	case "bearer", "oauth2":
+		return one("Authorization", "Bearer ", secret)
 	case "basic":
 		pair := userPassword(p.auth, secret)
 		defer clear(pair)
-		return "Authorization", base64.StdEncoding.AppendEncode(append(b, "Basic "...), pair)
+		b := make([]byte, 0, 6+base64.StdEncoding.EncodedLen(len(pair)))
+		return []sigv4.Field{{Name: "Authorization", Value: base64.StdEncoding.AppendEncode(append(b, "Basic "...), pair)}}, nil
 	case "header":
-		return p.auth.Place, append(b, secret...)
+		return one(p.auth.Place, "", secret)
+	case "aws-sigv4":
+		return p.sign(secret, now)
 	}
-	return "", b
+	return nil, nil
+}
+
+// sign signs the request as it will be sent.
+func (p *request) sign(secret []byte, now time.Time) ([]sigv4.Field, error) {
+	kept, err := material.Decode(secret)
+	if err != nil {
+		return nil, err
+	}
+	r := sigv4.Request{Method: p.Method, Host: p.url.Host, Target: p.target, Body: p.Body, Region: p.auth.Region, Service: p.auth.Service, Time: now}
+	for _, f := range p.Header {
+		r.Header = append(r.Header, sigv4.Field{Name: f.Name, Value: []byte(f.Value)})
+	}
+	return sigv4.Sign(r, sigv4.Keys{ID: material.Get(kept, material.AWSKeyID), Secret: material.Get(kept, material.AWSSecretKey), Token: material.Get(kept, material.AWSToken)})
+}
+
+// lookedFor returns what the answer must not show: the secret itself, or the parts of it that are secret, and what holds it and is sent in base64. The caller wipes the last.
+func (p *request) lookedFor(secret []byte) (values, whole [][]byte) {
+	switch p.auth.Kind {
+	case "basic":
+		return [][]byte{secret}, [][]byte{userPassword(p.auth, secret)}
+	case "aws-sigv4": // the signature is good for this request alone, and the key's id is no secret
+		kept, err := material.Decode(secret)
+		if err != nil {
+			return nil, nil
+		}
+		for _, name := range []string{material.AWSSecretKey, material.AWSToken} {
+			if v := material.Get(kept, name); v != nil {
+				values = append(values, v)
+			}
+		}
+		return values, nil
+	case "client-cert": // the key is used in the handshake and sent to nobody
+		return nil, nil
+	}
+	return [][]byte{secret}, nil
 }
 
 func userPassword(a *effect.Auth, secret []byte) []byte {
@@ -206,12 +265,19 @@ func userPassword(a *effect.Auth, secret []byte) []byte {
 }
 
 // wire returns the whole message. Its capacity is known first, so that growing leaves no copy of the secret behind.
-func (p *request) wire(userAgent string, secret []byte) []byte {
-	size := 256 + len(p.Method) + len(p.target) + len(p.url.Host) + len(userAgent) + 4*len(secret) + len(p.Body)
+func (p *request) wire(userAgent string, secret []byte, now time.Time) ([]byte, error) {
+	fields, err := p.credentialFields(secret, now)
+	if err != nil {
+		return nil, err
+	}
+	size := 256 + len(p.Method) + len(p.target) + len(p.url.Host) + len(userAgent) + len(p.Body)
 	if p.auth != nil {
-		size += 3*len(p.auth.Place) + 2*len(p.auth.Username)
+		size += 3*len(p.auth.Place) + 3*len(secret) // as a query parameter
 	}
 	for _, f := range p.Header {
+		size += len(f.Name) + len(f.Value) + 4
+	}
+	for _, f := range fields {
 		size += len(f.Name) + len(f.Value) + 4
 	}
 	b := make([]byte, 0, size)
@@ -227,12 +293,11 @@ func (p *request) wire(userAgent string, secret []byte) []byte {
 	for _, f := range p.Header {
 		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
 	}
-	if name, _ := p.credentialField(nil, nil); name != "" {
-		b = append(append(b, name...), ": "...)
-		_, b = p.credentialField(b, secret)
-		b = append(b, "\r\n"...)
+	for _, f := range fields {
+		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+		clear(f.Value)
 	}
-	return append(append(b, "\r\n"...), p.Body...)
+	return append(append(b, "\r\n"...), p.Body...), nil
 }
 
 // declaresLength: RFC 9110 section 8.6 wants Content-Length: 0 where a method usually has a body.
