@@ -15,9 +15,27 @@ import (
 
 // kinds are the kinds of this version; the others are known by name, so that the answer to them is "not yet".
 var (
-	kinds      = []string{"bearer", "basic", "header", "query", "env"}
-	laterKinds = []string{"oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password"}
+	kinds      = []string{"bearer", "basic", "header", "query", "aws-sigv4", "client-cert", "env"}
+	laterKinds = []string{"oauth2", "ssh-key", "ssh-password"}
 )
+
+// paramFlags are what kinds need besides the value; none of it is secret.
+var paramFlags = []struct{ name, help string }{
+	{"region", "the region, for kind aws-sigv4"},
+	{"service", "the service as signatures name it, for kind aws-sigv4: s3, lambda, execute-api, …"},
+}
+
+// setParams moves the flags of paramFlags that were given into the request.
+func setParams(c *cobra.Command, in *api.Credential) {
+	for _, p := range paramFlags {
+		if f := c.Flags().Lookup(p.name); f != nil && f.Changed {
+			if in.Params == nil {
+				in.Params = map[string]string{}
+			}
+			in.Params[strings.ReplaceAll(p.name, "-", "_")] = f.Value.String()
+		}
+	}
+}
 
 // valueFlags are the ways in which a secret comes in. There is no flag that takes the secret itself: it would stand in the process list and in the shell's history.
 type valueFlags struct {
@@ -54,15 +72,20 @@ func (a *app) credentialCommand() *cobra.Command {
 		Long: `Adds a credential. It is only ever sent to its targets: scheme, host, port and path prefix have to fit. The value comes
 from a file (--value-file), from standard input (--value-stdin), or is asked for at the terminal.
 
-  bearer   Authorization: Bearer VALUE
-  basic    Authorization: Basic, with --username; the value is the password
-  header   a header of its own, named by --name
-  query    a query parameter, named by --name
-  env      variables for an upstream server that the daemon starts, with --target upstream:NAME; the value is
-           a file of NAME=value lines, or with --name the value of that one variable`,
+  bearer       Authorization: Bearer VALUE
+  basic        Authorization: Basic, with --username; the value is the password
+  header       a header of its own, named by --name
+  query        a query parameter, named by --name
+  aws-sigv4    the request is signed (AWS Signature Version 4), for --region and --service; the value is a file of
+               AWS_ACCESS_KEY_ID=, AWS_SECRET_ACCESS_KEY= and perhaps AWS_SESSION_TOKEN= lines, one profile of an AWS
+               credentials file, or the JSON of "aws configure export-credentials"
+  client-cert  a TLS client certificate; the value is a PEM file of certificate and private key
+  env          variables for an upstream server that the daemon starts, with --target upstream:NAME; the value is
+               a file of NAME=value lines, or with --name the value of that one variable`,
 		Example: "  spctl credential add deploy --kind bearer --target https://deploy.internal.example/v1/ --value-stdin < token",
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Name = args[0]
+			setParams(c, &in.Credential)
 			return a.addCredential(c, in, &value)
 		},
 	}
@@ -74,6 +97,9 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	f.BoolVar(&in.PerUse, "per-use", false, "ask each time it is used, also within a session")
 	f.BoolVar(&in.AllowPrivate, "allow-private", false, "a target's name may lead into a private network or to this machine")
 	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
+	for _, p := range paramFlags {
+		f.String(p.name, "", p.help)
+	}
 	value.add(add)
 	_ = add.MarkFlagRequired("kind")
 	_ = add.MarkFlagRequired("target")
