@@ -1,0 +1,267 @@
+package mcpchan
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"strings"
+	"sync"
+	"time"
+
+	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/channel/httpchan"
+	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/scrub"
+)
+
+const (
+	refusalTime = 5 * time.Second
+	bodyShown   = 4 << 10 // bytes of a server's refusal that are told
+)
+
+// session is an upstream at a URL, as a link. Every request has a connection of its own.
+type session struct {
+	c *Channel
+	s *server
+
+	mu   sync.Mutex
+	hand handshake
+	id   string // Mcp-Session-Id, up to 2025-11-25
+	over bool
+}
+
+func (h *session) revision() string { return h.agreed().revision }
+
+func (h *session) agreed() handshake {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hand
+}
+
+func (h *session) set(hand handshake) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hand = hand
+}
+
+func (h *session) dead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over
+}
+
+func (h *session) retire() { h.kill() }
+
+func (h *session) kill() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over, h.id = true, ""
+}
+
+// post makes the HTTP request of a message. Whatever r has for its credential goes with it.
+func (h *session) post(r *channel.Request, method, name string, body []byte) channel.Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	header := []effect.Field{{Name: "Content-Type", Value: "application/json"}, {Name: "Accept", Value: "application/json, text/event-stream"}}
+	if method != "initialize" && h.hand.revision != "" {
+		header = append(header, effect.Field{Name: "Mcp-Protocol-Version", Value: h.hand.revision})
+	}
+	if h.id != "" && method != "initialize" {
+		header = append(header, effect.Field{Name: "Mcp-Session-Id", Value: h.id})
+	}
+	if h.hand.revision >= statelessRevision && method != "" {
+		header = append(header, effect.Field{Name: "Mcp-Method", Value: method})
+		if name != "" {
+			header = append(header, effect.Field{Name: "Mcp-Name", Value: headerText(name)})
+		}
+	}
+	out := *r
+	out.SideEffect = true
+	out.Effect = effect.Effect{Channel: effect.HTTP, HTTP: &effect.HTTPRequest{Method: "POST", URL: h.s.def.URL, Header: header, Body: body}, Auth: r.Effect.Auth}
+	return out
+}
+
+// headerText writes a text so that a header can carry it (2026-07-28, Streamable HTTP, standard headers).
+func headerText(s string) string {
+	plain := s != "" && strings.TrimSpace(s) == s && !strings.HasPrefix(s, "=?base64?")
+	for _, c := range []byte(s) {
+		plain = plain && c >= ' ' && c < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
+}
+
+// call posts one request and takes its answer, as JSON or as a stream of events.
+func (h *session) call(ctx context.Context, q request, r *channel.Request) reply {
+	id := h.c.nextID()
+	post := h.post(r, q.method, q.name, q.wire(id))
+	if deadline, ok := ctx.Deadline(); ok { // the channel beneath has a limit of its own
+		post.Limits.Total = time.Until(deadline) + time.Second
+	}
+	var got reply
+	o := h.c.cfg.HTTP.Exchange(ctx, post, func(a httpchan.Answer) channel.Outcome {
+		got = h.take(ctx, a, id, q, r)
+		return channel.Outcome{Verdict: channel.Success}
+	})
+	if o.Verdict != channel.Success {
+		got = reply{verdict: o.Verdict, reason: o.Reason}
+		if o.Verdict == channel.Unknown && ctx.Err() != nil {
+			got.reason = "the request was sent, and no answer came: " + why(ctx)
+		}
+	}
+	got.asked = q.pending.asked()
+	return got
+}
+
+// take reads an answer.
+func (h *session) take(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request) reply {
+	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	switch {
+	case a.Status == 200 && media == "text/event-stream":
+		return h.follow(ctx, a, id, q, r)
+	case a.Status == 202 || a.Status == 204:
+		return lost("the upstream answered HTTP %d, which has no answer in it", a.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(a.Body, messageLimit+1))
+	switch {
+	case len(body) > messageLimit:
+		return lost("the upstream's answer is longer than %d MiB", messageLimit>>20)
+	case err != nil && a.Status < 300:
+		return lost("the request was sent, and the answer is not whole: %s", ended(ctx, err))
+	}
+	var m message
+	if err == nil && json.Unmarshal(body, &m) == nil && m.answers(id) {
+		if a.Status == 200 && q.method == "initialize" && m.Result != nil {
+			h.keep(a.Header.Get("Mcp-Session-Id"))
+		}
+		return reply{message: &m, status: a.Status}
+	}
+	text := printable(strings.TrimSpace(string(body)), bodyShown)
+	switch {
+	case a.Status == 404: // 2025-11-25, session management: such a session is over, and no request in it was taken
+		h.kill()
+		return reply{status: a.Status, body: text}
+	case a.Status >= 300 && a.Status < 500 && a.Status != 408:
+		return reply{status: a.Status, body: text}
+	}
+	return lost("the request was sent, and the upstream answered HTTP %d, but with no answer to it: %s", a.Status, clip(text, 300))
+}
+
+// keep remembers the session, if its id is what the protocol says that it is: visible ASCII.
+func (h *session) keep(id string) {
+	for _, c := range []byte(id) {
+		if c <= ' ' || c >= 0x7f {
+			return
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(id) <= 1<<10 {
+		h.id = id
+	}
+}
+
+// follow takes a stream of events up to the answer.
+func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request) reply {
+	events := newEvents(a.Body)
+	for {
+		data, err := events.next()
+		if err != nil {
+			return lost("the request was sent, and the stream ended before its answer: %s", ended(ctx, err))
+		}
+		var m message
+		if json.Unmarshal(data, &m) != nil {
+			continue
+		}
+		switch {
+		case m.answers(id):
+			if q.method == "initialize" && m.Result != nil {
+				h.keep(a.Header.Get("Mcp-Session-Id"))
+			}
+			return reply{message: &m, status: a.Status}
+		case m.Method != "" && len(m.ID) > 0 && string(m.ID) != "null":
+			if m.Method != "ping" {
+				q.pending.refuse(m.Method)
+				h.c.cfg.Logger.Warn("an upstream asked for something that is refused", "upstream", h.s.def.Name, "method", printable(m.Method, 80))
+			}
+			if events.asked++; events.asked <= maxAsked {
+				h.answer(ctx, r, replyTo(&m))
+			}
+		case m.Method == "notifications/tools/list_changed":
+			h.s.changed()
+		case m.Method == "notifications/progress", m.Method == "notifications/message":
+			all, wipe := h.scrubbers(*r)
+			for _, s := range all {
+				m.Params, _ = s.Bytes(m.Params)
+			}
+			wipe()
+			q.pending.take(&m)
+		}
+	}
+}
+
+// answer sends what a request of the upstream gets. If that fails, the upstream waits in vain, which is its own affair.
+func (h *session) answer(ctx context.Context, r *channel.Request, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	h.c.cfg.HTTP.Exchange(ctx, h.post(r, "", "", body), func(httpchan.Answer) channel.Outcome { return channel.Outcome{} })
+}
+
+func (h *session) notify(ctx context.Context, method string, r *channel.Request) error {
+	body := append(append([]byte(`{"jsonrpc":"2.0","method":`), quote(nil, method)...), '}')
+	status := 0
+	o := h.c.cfg.HTTP.Exchange(ctx, h.post(r, method, "", body), func(a httpchan.Answer) channel.Outcome {
+		status = a.Status
+		return channel.Outcome{Verdict: channel.Success}
+	})
+	switch {
+	case o.Verdict != channel.Success:
+		return errors.New(o.Reason)
+	case status >= 300:
+		return fmt.Errorf("it answered HTTP %d to a notification", status)
+	}
+	return nil
+}
+
+func (h *session) describe(status, size int, scrubbed bool, asked []string) json.RawMessage {
+	hand := h.agreed()
+	return described{Transport: "http", Revision: hand.revision, Server: hand.server, Status: status, Bytes: size, Scrubbed: scrubbed, Refused: asked}.encode()
+}
+
+func (h *session) scrubbers(r channel.Request) ([]*scrub.Scrubber, func()) {
+	if r.Secret == nil {
+		return nil, func() {}
+	}
+	var all []*scrub.Scrubber
+	_ = r.Secret.Use(func(secret []byte) error {
+		if a := r.Effect.Auth; a != nil && a.Kind == "basic" {
+			pair := append(append([]byte(a.Username), ':'), secret...)
+			defer clear(pair)
+			all = append(all, scrub.New(secret, pair))
+			return nil
+		}
+		all = append(all, scrub.New(secret))
+		return nil
+	})
+	return all, func() { wipeAll(all) }
+}
+
+func ended(ctx context.Context, err error) string {
+	if ctx.Err() != nil {
+		return why(ctx)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection was closed"
+	}
+	return err.Error()
+}
+
+// trimmed is a line without its end.
+func trimmed(line []byte) []byte { return bytes.TrimRight(line, "\r\n") }
