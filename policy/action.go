@@ -41,7 +41,7 @@ func Compile(c *Contract) (*Action, error) {
 	if c.HTTP == nil {
 		return a, nil
 	}
-	a.ownContentType = slices.ContainsFunc(c.HTTP.Headers, func(h Pair) bool { return h.Name == "Content-Type" })
+	a.ownContentType = c.HTTP.namesContentType()
 	if !slices.Equal(c.HTTP.Success, []StatusRange{{200, 299}}) {
 		for status := 200; status < 600; status++ { // an answer below 200 is never the last one
 			if c.HTTP.Succeeded(status) {
@@ -107,6 +107,9 @@ func describe(c *Contract) string {
 	case execution.Idempotent:
 		s = append(s, "If the answer is lost, make the same call again: it joins the first one and is not carried out twice. The target recognizes a repeat for "+plainDuration(r.KeyLifetime)+
 			"; past that, a lost answer waits for the person to say what happened.")
+	case execution.StatusQuery:
+		s = append(s, "If the answer is lost, make the same call again: it joins the first one, and the target is asked what became of that. You get its result if it was done; it is sent once more "+
+			"only if the target did nothing. If that cannot be told, you are told so; it is then asked again later, or waits for the person to say what happened. Do not try to do the same in another way.")
 	default:
 		s = append(s, "If the answer is lost, make the same call again: it joins the first one and is never sent a second time. If nobody knows whether it was done, you are told so; "+
 			"it then waits for the person to say what happened. Do not try to do the same in another way.")

@@ -31,20 +31,9 @@ func compileCondition(source string, in *input) (c *condition, problem, remedy s
 	if err != nil {
 		return nil, "the condition cannot be compiled: " + err.Error(), usage
 	}
-	checked, issues := env.Compile(source)
-	if issues.Err() != nil {
-		e := issues.Errors()[0]
-		remedy := usage
-		switch {
-		case strings.Contains(e.Message, "no matching overload"):
-			remedy = "compare like with like: a number argument with 100.0, an integer argument with 100, text with \"…\""
-		case strings.Contains(e.Message, "undefined field"):
-			remedy = "use one of: args." + strings.Join(in.names(), ", args.")
-		}
-		return nil, fmt.Sprintf("the condition is wrong at character %d: %s", e.Location.Column()+1, strings.ReplaceAll(e.Message, "\n", " ")), remedy
-	}
-	if checked.OutputType().Kind() != types.BoolKind {
-		return nil, fmt.Sprintf("the condition gives %s, not true or false", cel.FormatCELType(checked.OutputType())), usage
+	checked, problem, remedy := checkCondition(env, source, usage, in)
+	if problem != "" {
+		return nil, problem, remedy
 	}
 	c = &condition{source: source}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -66,12 +55,32 @@ func compileCondition(source string, in *input) (c *condition, problem, remedy s
 	return c, "", ""
 }
 
+// checkCondition parses a condition and checks its types; it returns what is wrong as a message and a remedy.
+func checkCondition(env *cel.Env, source, usage string, in *input) (checked *cel.Ast, problem, remedy string) {
+	checked, issues := env.Compile(source)
+	if issues.Err() != nil {
+		e := issues.Errors()[0]
+		remedy := usage
+		switch {
+		case strings.Contains(e.Message, "no matching overload"):
+			remedy = "compare like with like: a number argument with 100.0, an integer argument with 100, text with \"…\""
+		case strings.Contains(e.Message, "undefined field"):
+			remedy = "use one of: args." + strings.Join(in.names(), ", args.")
+		}
+		return nil, fmt.Sprintf("the condition is wrong at character %d: %s", e.Location.Column()+1, strings.ReplaceAll(e.Message, "\n", " ")), remedy
+	}
+	if checked.OutputType().Kind() != types.BoolKind {
+		return nil, fmt.Sprintf("the condition gives %s, not true or false", cel.FormatCELType(checked.OutputType())), usage
+	}
+	return checked, "", ""
+}
+
 // base holds everything that does not depend on the schema; making it takes far longer than extending it.
 var base = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(cel.CrossTypeNumericComparisons(true), cel.ExtendedValidations(), cel.ParserExpressionSizeLimit(2000), cel.ParserRecursionLimit(64), cel.EnableIdentifierEscapeSyntax())
 })
 
-func conditionEnv(in *input) (*cel.Env, error) {
+func conditionEnv(in *input, more ...cel.EnvOption) (*cel.Env, error) {
 	env, err := base()
 	if err != nil {
 		return nil, err
@@ -80,7 +89,7 @@ func conditionEnv(in *input) (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return env.Extend(cel.CustomTypeProvider(&argumentTypes{registry, in}), cel.Variable("args", cel.ObjectType(argsType)))
+	return env.Extend(append(more, cel.CustomTypeProvider(&argumentTypes{registry, in}), cel.Variable("args", cel.ObjectType(argsType)))...)
 }
 
 // argumentTypes makes the arguments known to CEL's type checker as the fields of args.

@@ -14,8 +14,10 @@ const MaxContractBytes = 256 << 10
 // What a contract means that does not say.
 const (
 	DefaultAttachWindow = time.Hour
+	DefaultPoll         = 2 * time.Second
+	DefaultGiveUpAfter  = 10 * time.Minute
 	DefaultRetention    = 30 * 24 * time.Hour
-	DefaultAttempts     = 2 // for read_only and idempotent; the other classes have one
+	DefaultAttempts     = 2 // for every class but irreversible, which has one
 	MaxAttempts         = 5
 )
 
@@ -94,6 +96,26 @@ type Replay struct {
 	AfterDelivery     execution.AfterDelivery
 	IntentScope       IntentScope
 	Attempts          int // automatic ones, the first included
+	Status            *Status
+	Wait              Wait // status_query only
+}
+
+// Status asks what became of an execution whose answer was lost: status_query over HTTP.
+type Status struct {
+	HTTP                   // the request: GET, HEAD or POST
+	Credential      string // the action's own unless the contract says otherwise; empty when none is used
+	Done, NotDone   string // CEL conditions over the answer, as written; NotDone may be empty
+	Failed, Running string // empty when there is none
+	done, notDone   *judgement
+	failed, running *judgement
+	ownContentType  bool
+}
+
+// Wait says how the question what became of an execution is repeated. It counts from the end of the attempt in doubt, when the last byte of it can have left.
+type Wait struct {
+	Poll         time.Duration // the pause between two questions; it grows to a tenth of the time that has passed
+	NotDoneAfter time.Duration // before that, "not done" is not believed: it may only not show yet
+	GiveUpAfter  time.Duration // then it is no longer asked by itself, only for a call and for the operator
 }
 
 // IntentScope says where a repeat without a client's key still means the same intent. The zero value is invalid.

@@ -180,12 +180,14 @@ func TestTheParserAndThePublishedSchemaKnowTheSameFields(t *testing.T) {
 		old, new string
 		want     []string
 	}{
-		"":              {"title: Send a parcel", "zzzz: 1", names(schema.Properties)},
-		"/http":         {"  method: POST", "  method: POST\n  zzzz: 1", names(schema.Properties["http"].Properties)},
-		"/http/timeout": {"{connect: 5s,", "{zzzz: 1,", names(schema.Properties["http"].Properties["timeout"].Properties)},
-		"/replay":       {"  class: irreversible", "  zzzz: 1", names(schema.Properties["replay"].Properties)},
-		"/retention":    {"{result: 30d}", "{zzzz: 1}", names(schema.Properties["retention"].Properties)},
-		"/approval":     {"approval: session", "approval: {zzzz: 1}", approval},
+		"":               {"title: Send a parcel", "zzzz: 1", names(schema.Properties)},
+		"/http":          {"  method: POST", "  method: POST\n  zzzz: 1", names(schema.Properties["http"].Properties)},
+		"/http/timeout":  {"{connect: 5s,", "{zzzz: 1,", names(schema.Properties["http"].Properties["timeout"].Properties)},
+		"/replay":        {"  class: irreversible", "  zzzz: 1", names(schema.Properties["replay"].Properties)},
+		"/replay/status": {replayOfPlain, asksWith("    method:", "    zzzz: 1\n    method:"), names(schema.Properties["replay"].Properties["status"].Properties)},
+		"/replay/wait":   {replayOfPlain, asksWith("{poll:", "{zzzz: 1, poll:"), names(schema.Properties["replay"].Properties["wait"].Properties)},
+		"/retention":     {"{result: 30d}", "{zzzz: 1}", names(schema.Properties["retention"].Properties)},
+		"/approval":      {"approval: session", "approval: {zzzz: 1}", approval},
 	} {
 		_, err := policy.Parse("x.yaml", []byte(edit(t, plain, c.old, c.new)))
 		var problems *policy.Problems
@@ -219,9 +221,11 @@ func TestThePublishedSchemaFindsWrongFields(t *testing.T) {
 	schema := publishedSchema(t)
 	for _, name := range []string{
 		"an unknown field", "an unknown field in http", "an unknown field in replay", "a missing field", "a missing url", "a missing attach window", "a number for a text",
-		"a list for an object", "an unknown class", "an unknown method", "the channel ssh", "an illegal action name", "a reserved action name", "class status_query",
+		"a list for an object", "an unknown class", "an unknown method", "the channel ssh", "an illegal action name", "a reserved action name", "class status_query alone",
 		"class idempotent without its fields", "a key at a class that has none", "a second attempt of an irreversible action", "a duration without a unit", "a duration in weeks",
-		"two bodies", "an impossible status", "the argument intent_key", "a status block", "arguments of any name", "a query in the URL", "a placeholder in the host",
+		"two bodies", "an impossible status", "the argument intent_key", "a status block of another class", "a status block without its conditions",
+		"a status request that is another method", "a status request with http's own field", "not done without a time", "no wait at all", "an unknown field in wait",
+		"an unknown field in status", "a wait of another class", "arguments of any name", "a query in the URL", "a placeholder in the host",
 	} {
 		i := slices.IndexFunc(wrong, func(c struct{ name, old, new string }) bool { return c.name == name })
 		if i < 0 {

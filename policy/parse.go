@@ -131,7 +131,7 @@ func (p *parser) retention(n *node, path string, c *Contract) {
 func (p *parser) replay(n *node, path string, c *Contract) {
 	r := &c.Replay
 	r.Class, r.IntentScope = execution.Irreversible, ScopeRun
-	var status *node
+	var status, wait *node
 	p.object(n, path, []field{
 		{"class", "", func(n *node, path string) { r.Class, _ = enum(p, n, path, execution.Classes()...) }},
 		{"idempotency_header", "", func(n *node, path string) { r.IdempotencyHeader = p.idempotencyHeader(n, path, c.HTTP) }},
@@ -147,6 +147,7 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			r.Attempts = int(attempts)
 		}},
 		{"status", "", func(n *node, path string) { status = n }},
+		{"wait", "", func(n *node, path string) { wait = n }},
 	})
 	if n.kind != object || r.Class == "" {
 		return
@@ -170,12 +171,14 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			}
 		}
 	case execution.StatusQuery:
-		if status == nil {
-			p.problem(place("class"), sub(path, "status"), "use irreversible", "class status_query needs a status block, which is not available in this version")
-		}
+		p.statusQuery(place("class"), status, wait, path, c)
 	}
-	if status != nil {
-		p.problem(status, sub(path, "status"), "remove it and use class irreversible", "a status block is not available in this version")
+	if r.Class != execution.StatusQuery {
+		for _, name := range []string{"status", "wait"} {
+			if has(name) {
+				p.problem(place(name), sub(path, name), "remove it, or write `class: status_query` if the target can be asked", "%q belongs to class status_query, not %s", name, r.Class)
+			}
+		}
 	}
 	if r.Class != execution.Idempotent {
 		for _, name := range []string{"idempotency_header", "key_lifetime"} {
@@ -184,7 +187,7 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			}
 		}
 	}
-	automatic := r.Class == execution.ReadOnly || r.Class == execution.Idempotent
+	automatic := r.Class != execution.Irreversible
 	switch {
 	case !automatic && r.Attempts > 1:
 		p.problem(place("attempts"), sub(path, "attempts"), byItself, "class %s has one attempt", r.Class)

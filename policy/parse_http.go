@@ -14,12 +14,17 @@ const maxAnswerLimit = 64 << 20
 
 func (p *parser) http(n *node, path string, in *input) *HTTP {
 	h := &HTTP{Success: []StatusRange{{200, 299}}}
+	p.request(n, path, in, h, []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}, maxAnswerLimit,
+		field{"success", "", func(n *node, path string) { h.Success = p.success(n, path) }})
+	return h
+}
+
+// request reads what every request has, and the fields that this one has beside them.
+func (p *parser) request(n *node, path string, in *input, h *HTTP, methods []string, maxAnswer int64, more ...field) {
 	var bodies []string
 	body := func(name string) { bodies = append(bodies, name) }
-	p.object(n, path, []field{
-		{"method", "write `method: GET`, POST, …", func(n *node, path string) {
-			h.Method, _ = enum(p, n, path, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-		}},
+	p.object(n, path, append([]field{
+		{"method", "write `method: GET`, POST, …", func(n *node, path string) { h.Method, _ = enum(p, n, path, methods...) }},
 		{"url", "write `url: https://…`", func(n *node, path string) { p.url(n, path, h, in) }},
 		{"headers", "", func(n *node, path string) { h.Headers = p.headers(n, path, in) }},
 		{"query", "", func(n *node, path string) { h.Query = p.pairs(n, path, in, inQuery) }},
@@ -39,19 +44,17 @@ func (p *parser) http(n *node, path string, in *input) *HTTP {
 				p.problem(n, path, "write a total that is at least as long as connect", "connecting may take %s, but the whole attempt only %s", plainDuration(h.Connect), plainDuration(h.Total))
 			}
 		}},
-		{"max_answer", "", func(n *node, path string) { h.MaxAnswer, _ = p.integer(n, path, 1, maxAnswerLimit) }},
+		{"max_answer", "", func(n *node, path string) { h.MaxAnswer, _ = p.integer(n, path, 1, maxAnswer) }},
 		{"allow_private", "", func(n *node, path string) {
 			h.Private = p.is(n, path, boolean, "write true or false") && n.text == "true"
 		}},
-		{"success", "", func(n *node, path string) { h.Success = p.success(n, path) }},
-	})
+	}, more...))
 	if len(bodies) > 1 {
 		p.problemAt(sub(path, bodies[1]), "keep one of json, form and body", "a request has one body, but %s are written", strings.Join(bodies, " and "))
 	}
 	if len(bodies) > 0 && (h.Method == "GET" || h.Method == "HEAD") {
 		p.problemAt(sub(path, bodies[0]), "move it to query, or use another method", "a %s request has no body", h.Method)
 	}
-	return h
 }
 
 var (

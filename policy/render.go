@@ -21,8 +21,33 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 		return a.renderMCP(p)
 	}
 	r := renderer{values: p.values, id: id, in: c.input}
-	h := c.HTTP
-	request := &effect.HTTPRequest{Method: h.Method, URL: r.url(h), Success: slices.Clone(a.success)}
+	request := r.request(c.HTTP, a.ownContentType)
+	request.Success = slices.Clone(a.success)
+	if c.Replay.Class == execution.Idempotent {
+		request.Header = append(request.Header, effect.Field{Name: c.Replay.IdempotencyHeader, Value: id})
+	}
+	if r.err != nil {
+		return effect.Effect{}, r.err
+	}
+	e := effect.Effect{Channel: effect.HTTP, HTTP: request}
+	if c.Credential != "" {
+		e.Auth = &effect.Auth{Credential: c.Credential}
+	}
+	if s := c.Replay.Status; s != nil {
+		e.Status = &effect.StatusRequest{HTTP: *r.request(&s.HTTP, s.ownContentType)}
+		if s.Credential != "" {
+			e.Status.Auth = &effect.Auth{Credential: s.Credential}
+		}
+		if r.err != nil {
+			return effect.Effect{}, r.err
+		}
+	}
+	return e, nil
+}
+
+// request fills a request's templates; what cannot go where it should is in r.err.
+func (r *renderer) request(h *HTTP, ownContentType bool) *effect.HTTPRequest {
+	request := &effect.HTTPRequest{Method: h.Method, URL: r.url(h)}
 	for _, pair := range h.Headers {
 		if value, ok := r.text(pair.template); ok {
 			if !headerValue(value) || strings.TrimSpace(value) != value {
@@ -44,20 +69,10 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 		body, _ := r.text(*h.body)
 		request.Body = []byte(body)
 	}
-	if contentType != "" && !a.ownContentType {
+	if contentType != "" && !ownContentType {
 		request.Header = append(request.Header, effect.Field{Name: "Content-Type", Value: contentType})
 	}
-	if c.Replay.Class == execution.Idempotent {
-		request.Header = append(request.Header, effect.Field{Name: c.Replay.IdempotencyHeader, Value: id})
-	}
-	if r.err != nil {
-		return effect.Effect{}, r.err
-	}
-	e := effect.Effect{Channel: effect.HTTP, HTTP: request}
-	if c.Credential != "" {
-		e.Auth = &effect.Auth{Credential: c.Credential}
-	}
-	return e, nil
+	return request
 }
 
 // renderer fills templates. The first argument that cannot go where it should is kept in err.

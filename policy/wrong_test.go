@@ -9,6 +9,32 @@ import (
 	"singlepass.dev/policy"
 )
 
+// asks is plain's replay with a status request.
+const asks = `  class: status_query
+  attach_window: 1h
+  status:
+    method: GET
+    url: https://parcels.example/v1/parcels/{execution_id}
+    done: status == 200 && body.state == "sent"
+    not_done: status == 404
+    failed: status == 200 && body.state == "returned"
+    running: status == 200 && body.state == "packing"
+  wait: {poll: 2s, not_done_after: 30s, give_up_after: 10m}
+`
+
+const replayOfPlain = "  class: irreversible\n  attach_window: 1h\n"
+
+// fromHeaders is plain from http.headers to the end of replay.
+var fromHeaders = plain[strings.Index(plain, "  headers:"):strings.Index(plain, "retention:")]
+
+// asksWith is asks with one change.
+func asksWith(old, new string) string {
+	if strings.Count(asks, old) != 1 {
+		panic(old)
+	}
+	return strings.Replace(asks, old, new, 1)
+}
+
 // Each case changes the correct contract in one way. The golden file holds what the operator then reads.
 var wrong = []struct{ name, old, new string }{
 	{"an unknown field", "credential: parcels", "credentials: parcels"},
@@ -64,8 +90,28 @@ var wrong = []struct{ name, old, new string }{
 	{"a fingerprint that is no list", "  attach_window: 1h", "  attach_window: 1h\n  fingerprint: to"},
 	{"class idempotent without its fields", "class: irreversible", "class: idempotent"},
 	{"a key at a class that has none", "  attach_window: 1h", "  attach_window: 1h\n  idempotency_header: Idempotency-Key"},
-	{"class status_query", "class: irreversible", "class: status_query"},
-	{"a status block", "  attach_window: 1h", "  attach_window: 1h\n  status: {http: {}}"},
+	{"class status_query alone", "class: irreversible", "class: status_query"},
+	{"a status block of another class", "  attach_window: 1h", "  attach_window: 1h\n  status: {http: {}}"},
+	{"a status block without its conditions", replayOfPlain, asksWith("    done: status == 200 && body.state == \"sent\"\n", "")},
+	{"a status request that is another method", replayOfPlain, asksWith("method: GET", "method: DELETE")},
+	{"a status request with a body of a GET", replayOfPlain, asksWith("    not_done:", "    json: {}\n    not_done:")},
+	{"a status request that redirects the credential", replayOfPlain, asksWith("    not_done:", "    credential: a b\n    not_done:")},
+	{"a status request about nothing", replayOfPlain, asksWith("{execution_id}", "all")},
+	{"a status request about an id that is never sent", fromHeaders, strings.Replace(fromHeaders[strings.Index(fromHeaders, "  query:"):], replayOfPlain, asks, 1)},
+	{"a status request with an unknown argument", replayOfPlain, asksWith("{execution_id}", "{too}")},
+	{"a status request with http's own field", replayOfPlain, asksWith("    not_done:", "    success: [200]\n    not_done:")},
+	{"a condition about the answer that does not parse", replayOfPlain, asksWith("status == 404", "status = 404")},
+	{"a condition about the answer of the wrong type", replayOfPlain, asksWith("status == 404", "status == \"404\"")},
+	{"a condition about the answer that is no condition", replayOfPlain, asksWith("status == 404", "body.gone")},
+	{"a condition about the answer with an unknown name", replayOfPlain, asksWith("status == 404", "code == 404")},
+	{"a condition about the answer with an unknown argument", replayOfPlain, asksWith("status == 404", "body.to == args.too")},
+	{"a condition that looks at nothing of the answer", replayOfPlain, asksWith("status == 404", "args.to == \"x\"")},
+	{"not done without a time", replayOfPlain, asksWith("not_done_after: 30s, ", "")},
+	{"no wait at all", replayOfPlain, asksWith("  wait: {poll: 2s, not_done_after: 30s, give_up_after: 10m}\n", "")},
+	{"giving up before not done is believed", replayOfPlain, asksWith("give_up_after: 10m", "give_up_after: 30s")},
+	{"an unknown field in wait", replayOfPlain, asksWith("poll: 2s", "pol: 2s")},
+	{"an unknown field in status", replayOfPlain, asksWith("    running:", "    runing:")},
+	{"a wait of another class", "  attach_window: 1h", "  attach_window: 1h\n  wait: {poll: 2s}"},
 	{"a second attempt of an irreversible action", "  attach_window: 1h", "  attach_window: 1h\n  attempts: 2"},
 	{"a duration without a unit", "attach_window: 1h", "attach_window: 60"},
 	{"a duration in weeks", "attach_window: 1h", "attach_window: 1w"},
@@ -189,6 +235,7 @@ func manyFields() string {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(plain))
+	f.Add([]byte(strings.Replace(plain, replayOfPlain, asks, 1)))
 	for _, c := range wrong {
 		f.Add([]byte(strings.Replace(plain, c.old, c.new, 1)))
 	}
