@@ -28,6 +28,7 @@ type Query struct {
 	// Dispatched is when that attempt was dispatched. Zero where it is not known: what a channel would conclude from the time that passed is then not concluded.
 	Dispatched time.Time
 	Limits     Limits // zero fields take the channel's defaults
+	Private    bool   // as in Request
 	// Permitted is asked with the final URL, credential placed aside, right before the first byte; an error means that nothing is asked. Optional.
 	Permitted func(rawURL string) error
 	// Judge says what an answer to the status request means, by the contract's own conditions. Required where Effect.Status is set; a channel that asks in its own way

@@ -23,14 +23,15 @@ var errTwoKeys = errors.New("the call carries two different idempotency keys, in
 // boundAction is an accepted contract, compiled, with what the engine takes from it.
 type boundAction struct {
 	*policy.Action
-	name     string
-	digest   string
-	retired  bool // withdrawn or replaced; kept for what it has open
-	durable  bool
-	attempts int
-	limits   channel.Limits
-	private  bool // the target's name may lead into a private network
-	tool     call.Tool
+	name         string
+	digest       string
+	retired      bool // withdrawn or replaced; kept for what it has open
+	durable      bool
+	attempts     int
+	limits       channel.Limits
+	statusLimits channel.Limits // of the request that asks what became of an execution
+	private      bool           // the target's name may lead into a private network
+	tool         call.Tool
 }
 
 func bind(a *policy.Action, retired bool) *boundAction {
@@ -46,6 +47,9 @@ func bind(a *policy.Action, retired bool) *boundAction {
 	}
 	if c.MCP != nil {
 		b.limits = channel.Limits{Total: c.MCP.Total, Answer: c.MCP.MaxAnswer}
+	}
+	if s := c.Replay.Status; s != nil {
+		b.statusLimits = channel.Limits{Connect: s.Connect, Total: s.Total, Answer: s.MaxAnswer}
 	}
 	return b
 }
@@ -179,13 +183,16 @@ func (b *boundAction) accept(q *request, rd reading) (execution.Acceptance, []by
 }
 
 // render makes the exact effect, with the place of the credential.
-func (b *boundAction) render(p policy.Prepared, id string, cred *vault.Credential) (effect.Effect, error) {
+func (b *boundAction) render(p policy.Prepared, id string, cred, statusCred *vault.Credential) (effect.Effect, error) {
 	eff, err := b.Render(p, id)
 	if err != nil {
 		return eff, err
 	}
 	if cred != nil {
 		eff.Auth = authOf(*cred)
+	}
+	if statusCred != nil {
+		eff.Status.Auth = authOf(*statusCred)
 	}
 	return eff, nil
 }

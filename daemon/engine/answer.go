@@ -124,10 +124,32 @@ type pendingCall struct {
 
 // pendingLocked is the honest answer for a call that has no outcome (yet). It is no error: a model that sees an invented failure tries again.
 func (e *Engine) pendingLocked(l *live) call.Answer {
-	return pendingAnswer(l.x, e.mayRepeatLocked(l) == nil)
+	return pendingAnswer(l.x, e.hopeLocked(l))
 }
 
-func pendingAnswer(x execution.Execution, repeatable bool) call.Answer {
+// hope says what can still become of an outcome that is not known.
+type hope string
+
+const (
+	hopePerson hope = "person" // the person settles it
+	hopeRepeat hope = "repeat" // calling again sends it again, under the same key
+	hopeAsking hope = "asking" // the target is being asked
+	hopeAsked  hope = "asked"  // it was asked, and a call has it asked again
+)
+
+func (e *Engine) hopeLocked(l *live) hope {
+	switch {
+	case e.mayRepeatLocked(l) == nil:
+		return hopeRepeat
+	case l.inquiry != nil && l.inquiry.active():
+		return hopeAsking
+	case l.x.Class == execution.StatusQuery && e.contractLocked(l.x) != nil:
+		return hopeAsked
+	}
+	return hopePerson
+}
+
+func pendingAnswer(x execution.Execution, h hope) call.Answer {
 	p := pendingCall{State: x.State, ID: x.ID, Tool: x.Tool, Reason: x.Reason}
 	switch x.State {
 	case execution.Accepted:
@@ -136,7 +158,14 @@ func pendingAnswer(x execution.Execution, repeatable bool) call.Answer {
 	case execution.Unknown:
 		p.WaitingFor = "verification"
 		p.Next = "it was sent, and whether the target acted is not known. It is never sent again by itself; the person has to settle it. Do not make the same change in another way. Ask execution_status for news"
-		if repeatable {
+		switch h {
+		case hopeAsking:
+			p.Next = "it was sent, and the answer was lost. The target is being asked what became of it: wait with execution_wait, or call again with the same arguments. It is sent once more only " +
+				"if the target did nothing. Do not make the same change in another way"
+		case hopeAsked:
+			p.Next = "it was sent, and the answer was lost. The target was asked what became of it, and that could not be told. Call again later with the same arguments: it is asked again, and it is " +
+				"sent once more only if the target did nothing. Or the person settles it. Do not make the same change in another way"
+		case hopeRepeat:
 			p.Next = "it was sent, and whether the target acted is not known. Call again with the same arguments: it is then sent again as the same execution with the same idempotency key, so that the target acts once"
 		}
 	default:
@@ -153,14 +182,14 @@ func (e *Engine) answerLocked(q *request, l *live, w *waiter, attached bool) cal
 	delete(l.waiters, w)
 	instead := l.instead
 	result := l.result
-	repeatable := e.mayRepeatLocked(l) == nil
+	h := e.hopeLocked(l)
 	e.retireLocked(l)
 	e.mu.Unlock()
 	switch {
 	case x.State.Completed():
 		return e.handOut(x, w, result, attached)
 	case x.State == execution.Unknown:
-		return pendingAnswer(x, repeatable)
+		return pendingAnswer(x, h)
 	case x.State == execution.Withdrawn && instead != "":
 		return e.handOutEarlier(instead, q)
 	}

@@ -459,6 +459,9 @@ func (e *Engine) answerableLocked(l *live) bool {
 		return (e.down || l.over) && !l.busy
 	case execution.Dispatched:
 		return false
+	case execution.Unknown:
+		// While the target is being asked, the caller waits for what it says.
+		return !l.busy && (l.inquiry == nil || !l.inquiry.active())
 	}
 	return !l.busy
 }
@@ -499,7 +502,7 @@ func readFacts(f *policy.Facts, rd reading) (why string) {
 		return ""
 	}
 	f.ReadOnly = rd.action.Contract().Replay.Class == execution.ReadOnly
-	f.CredentialPresent, f.TargetBound = !rd.missing, rd.bound == nil
+	f.CredentialPresent, f.TargetBound = rd.missing == "", rd.bound == nil
 	ask, why, err := rd.action.PerUse(rd.prepared)
 	switch {
 	case err != nil:

@@ -89,13 +89,12 @@ func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
 // attempt is one dispatch, from the durable word to the observed outcome.
 func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 	// The secret is fetched while the disk syncs. If that fails, the attempt provably sent nothing.
-	var held *secret.Bytes
-	var bound func(string) error
+	var own access
 	var refused error
 	if r.Effect.Auth != nil {
-		held, bound, refused = e.secretFor(&r)
-		if held != nil {
-			defer held.Wipe()
+		own, refused = e.accessFor(*r.Effect.Auth)
+		if own.secret != nil {
+			defer own.secret.Wipe()
 		}
 	}
 	if r.SideEffect {
@@ -114,7 +113,7 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 	if refused != nil {
 		out.Reason = refused.Error()
 	} else {
-		r.Secret, r.Permitted = held, bound
+		r.Secret, r.Permitted, r.Private = own.secret, own.permitted, r.Private || own.private
 		out = e.carryOut(r)
 	}
 	e.finish(l, r.Attempt, out)
@@ -135,17 +134,24 @@ func (e *Engine) carryOut(r channel.Request) (out channel.Outcome) {
 	return ch.Do(e.base, r)
 }
 
-func (e *Engine) secretFor(r *channel.Request) (*secret.Bytes, func(string) error, error) {
-	cred, held, err := e.cfg.Vault.UseCredential(r.Effect.Auth.Credential)
+// access is what a credential gives one request.
+type access struct {
+	secret    *secret.Bytes // the caller wipes it
+	permitted func(rawURL string) error
+	private   bool // the credential's leave for private networks
+}
+
+// accessFor fetches a credential for one request, with the check of its binding.
+func (e *Engine) accessFor(auth effect.Auth) (access, error) {
+	cred, held, err := e.cfg.Vault.UseCredential(auth.Credential)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the credential %q cannot be used: %w", r.Effect.Auth.Credential, err)
+		return access{}, fmt.Errorf("the credential %q cannot be used: %w", auth.Credential, err)
 	}
-	if *authOf(cred) != *r.Effect.Auth {
+	if *authOf(cred) != auth {
 		held.Wipe()
-		return nil, nil, fmt.Errorf("the credential %q was changed after this was accepted", cred.Name)
+		return access{}, fmt.Errorf("the credential %q was changed after this was accepted", cred.Name)
 	}
-	r.Private = r.Private || cred.AllowPrivate
-	return held, func(rawURL string) error { return bindingAllows(cred, rawURL) }, nil
+	return access{held, func(rawURL string) error { return bindingAllows(cred, rawURL) }, cred.AllowPrivate}, nil
 }
 
 // finish records what an attempt came to, and decides whether another one follows.
@@ -231,6 +237,9 @@ func (e *Engine) afterLocked(l *live) {
 			return
 		}
 		e.leaveCountLocked(l)
+		if e.inquireLocked(l, byDaemon) {
+			return // the target tells, or the person is told later
+		}
 		e.cfg.Notify(Notice{Kind: "unknown_outcome", Run: l.x.Run, Tool: l.x.Tool, ID: l.x.ID, Text: l.x.Reason})
 	default:
 		e.leaveCountLocked(l)
@@ -308,13 +317,14 @@ func (e *Engine) mayRepeatLocked(l *live) error {
 	return errNeverAgain
 }
 
-// recoverLocked handles a call that belongs to an execution whose outcome is unknown: where the class allows it, another attempt of the same execution.
+// recoverLocked handles a call that belongs to an execution whose outcome is unknown: where the class allows it, another attempt of the same execution, or the question to the
+// target what became of it.
 //
 // The journal's chain has no key: whoever can write the files can add lines that verify. Sending again therefore never rests on a record alone. The call in hand was prepared
 // under the very contract that the record names, which lies in the vault, so the class and the effect are taken from there, and the sealed effect must be the same to the byte.
 func (e *Engine) recoverLocked(l *live, rd reading) {
 	a := rd.action
-	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil {
+	if l.busy || l.x.State != execution.Unknown || e.locked || e.down || e.closing || e.mayRepeatLocked(l) != nil && e.mayAskLocked(l) != nil {
 		return
 	}
 	if a == nil || a.digest != l.x.ContractDigest || a.Contract().Replay.Class != l.x.Class {
@@ -323,7 +333,7 @@ func (e *Engine) recoverLocked(l *live, rd reading) {
 	l.sends = 0
 	l.action = a
 	if l.effect.Channel == "" {
-		own, err := a.render(rd.prepared, l.x.ID, rd.cred)
+		own, err := a.render(rd.prepared, l.x.ID, rd.cred, rd.statusCred)
 		if err != nil {
 			return
 		}
@@ -348,12 +358,17 @@ func (e *Engine) recoverLocked(l *live, rd reading) {
 					e.sendLocked(l)
 				}
 			}
+			e.inquireLocked(l, byAgent)
 			l.wakeLocked()
 			e.retireLocked(l)
 		}()
 		return
 	}
-	e.sendLocked(l)
+	if e.mayRepeatLocked(l) == nil {
+		e.sendLocked(l)
+		return
+	}
+	e.inquireLocked(l, byAgent)
 }
 
 // sameEffect checks that what was sealed is what the contract makes of the call, and what the record says was accepted.

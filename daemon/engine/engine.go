@@ -116,6 +116,8 @@ type Config struct {
 	RetryDelay    time.Duration // optional, 250 ms: pause before another attempt
 	MaxOpenPerRun int           // optional, 1024: calls of one run that wait at the same time
 	Notify        func(Notice)  // optional: tells the person; must not block
+	// After calls f in a goroutine of its own once d has passed, unless it is stopped before. Optional: time.AfterFunc.
+	After func(d time.Duration, f func()) (stop func() bool)
 }
 
 // Notice is something that the person should see at once, without secrets.
@@ -137,6 +139,7 @@ type Engine struct {
 	work sync.WaitGroup // everything that the engine started
 
 	dispatches sync.WaitGroup // attempts in flight
+	inquiries  chan struct{}  // has room for the questions that may be under way at once
 
 	actions atomic.Pointer[actionSet] // replaced as a whole
 
@@ -207,7 +210,8 @@ type live struct {
 	changed chan struct{}
 	sends   int // attempts that provably sent nothing, for the call that asked last
 	parked  bool
-	instead string // the execution whose result the person chose to hand out
+	instead string   // the execution whose result the person chose to hand out
+	inquiry *inquiry // the asking what became of it; nil when nobody ever asked
 }
 
 type pendingCommit struct {
@@ -243,6 +247,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Notify == nil {
 		cfg.Notify = func(Notice) {}
 	}
+	if cfg.After == nil {
+		cfg.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+	}
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -256,7 +263,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	base, stop := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, base: base, stop: stop, locked: true,
+		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries),
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
 		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},

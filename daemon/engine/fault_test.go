@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -161,15 +163,25 @@ type moment struct {
 
 // TestKilledAtEveryBoundaryTheEffectStaysOne cuts the daemon off between any two operations on its journal, lets another one start on what is there, and calls again.
 func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
-	for _, tool := range []string{"pay", "release"} {
-		t.Run(tool, func(t *testing.T) {
+	for _, name := range []string{"pay", "release", "order", "order that was lost on its way"} {
+		t.Run(name, func(t *testing.T) {
+			tool, _, onItsWay := strings.Cut(name, " ")
+			var acted atomic.Int32 // what the target did; the status request of "order" tells it
+			asked := func(acted *atomic.Int32) func(int, channel.Query) channel.Finding {
+				return func(_ int, q channel.Query) channel.Finding {
+					if acted.Load() > 0 {
+						return answered(q, 200, doneBody)
+					}
+					return answered(q, 404, "")
+				}
+			}
 			var moments []moment
 			var synced string // what a power failure leaves: the journal as of the last sync
 			d := &disk{}
 			var r *rig
-			shot := func(op string) string {
+			shot := func(from string) string {
 				dir := filepath.Join(t.TempDir(), "data")
-				if err := os.CopyFS(filepath.Join(dir, "journal"), os.DirFS(filepath.Join(r.dir, "journal"))); err != nil {
+				if err := os.CopyFS(filepath.Join(dir, "journal"), os.DirFS(filepath.Join(from, "journal"))); err != nil {
 					t.Error(err)
 				}
 				_ = os.Chmod(dir, 0o700)
@@ -184,18 +196,37 @@ func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
 			r.trust(a)
 			d.mu.Lock()
 			d.after = func(op string) {
-				dir := shot(op)
+				dir := shot(r.dir)
 				if op == "sync" {
 					synced = dir
 				}
-				moments = append(moments, moment{dir, op, r.target.effects()})
+				moments = append(moments, moment{dir, op, int(acted.Load())})
 			}
 			d.mu.Unlock()
-			r.target.before = func(channel.Request) {
-				moments = append(moments, moment{synced, "effect is about to happen, power fails after it", 1})
+			r.target.before = func(q channel.Request) {
+				if onItsWay && q.Attempt == 1 {
+					moments = append(moments, moment{shot(synced), "the request is lost on its way, and power fails", 0})
+					return
+				}
+				moments = append(moments, moment{shot(synced), "effect is about to happen, power fails after it", 1})
+				acted.Add(1)
 			}
+			attempts := 1
+			switch {
+			case onItsWay:
+				attempts = 2
+				r.target.answer = func(n int, q channel.Request) channel.Outcome {
+					if n == 1 {
+						return lost(n, q)
+					}
+					return success(n)
+				}
+			case tool == "order":
+				r.target.answer = lost
+			}
+			r.target.status = asked(&acted)
 			got := r.call(background, a, tool, `{"order":"7"}`)
-			r.want(got, "", 1)
+			r.want(got, "", attempts)
 			got.Delivered("pipe drained")
 			if err := r.Note(struct {
 				Kind string `json:"kind"`
@@ -213,6 +244,10 @@ func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
 					n.dir, n.keys, n.clock = m.dir, r.keys, r.clock
 				})
 				next.trust(a)
+				var actedNow atomic.Int32
+				actedNow.Store(int32(m.effects))
+				next.target.before = func(channel.Request) { actedNow.Add(1) }
+				next.target.status = asked(&actedNow)
 				done := next.begin(background, a, tool, `{"order":"7"}`)
 				var after call.Answer
 				select {
@@ -225,11 +260,17 @@ func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
 					next.answer(c, approval.Recorded)
 					after = <-done
 				}
+				if onItsWay && after.State == execution.NotDone && actedNow.Load() == 0 {
+					// It was sent as often as the contract allows, and it is told that the target did nothing.
+					after = next.call(background, a, tool, `{"order":"7"}`)
+				}
 				sent := next.target.effects()
 				total := m.effects + sent
 				switch {
 				case tool == "release" && m.effects == 1 && sent == 1 && next.target.ledger[0].ExecutionID != got.ExecutionID:
 					t.Errorf("moment %d (%s): the target was asked again under another key", i, m.op)
+				case tool == "order" && (total != 1 || after.State != execution.NotDelivered && after.State != execution.Delivered):
+					t.Errorf("moment %d (%s): %d effects, and the agent is told %s: %s", i, m.op, total, after.State, after.Result)
 				case tool == "pay" && total > 1:
 					t.Errorf("moment %d (%s): %d effects", i, m.op, total)
 				case total == 0 && after.State != execution.Unknown:

@@ -69,6 +69,7 @@ func (e *Engine) Unlocked() error {
 	defer e.mu.Unlock()
 	e.locked = false
 	e.noteLocked(statusEvent{Kind: "vault_unlocked"}, true)
+	e.resumeAskingLocked()
 	e.publishStatusLocked()
 	return nil
 }
@@ -88,6 +89,11 @@ func (e *Engine) Locked(reason string) {
 	}
 	for _, l := range e.liveOf(func(*live) bool { return true }) {
 		e.endLocked(l, execution.KindExpired, api.CodeVaultLocked, "the vault was locked before it was sent")
+		if l.inquiry != nil && l.inquiry.next != nil {
+			e.stopAskingLocked(l)
+			l.wakeLocked()
+			e.retireLocked(l)
+		}
 		// What was opened is not kept: it is read again, once the vault is.
 		if l.x.State.Completed() && len(l.waiters) == 0 {
 			l.result = nil
@@ -124,6 +130,7 @@ func (e *Engine) SetQuarantine(on bool) {
 		}
 	} else {
 		e.catchUpLocked()
+		e.resumeAskingLocked()
 	}
 	e.publishStatusLocked()
 }

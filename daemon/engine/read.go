@@ -18,9 +18,10 @@ type reading struct {
 	fingerprint string
 	id          string // the execution's, should it become one
 	cred        *vault.Credential
+	statusCred  *vault.Credential // of the request that asks what became of it
 	effect      effect.Effect
-	missing     bool  // the credential is not in the vault
-	bound       error // the target is outside of the credential's binding
+	missing     string // the credential that is not in the vault; "" when none is missing
+	bound       error  // the target is outside of the credential's binding
 }
 
 // read understands the call under the contract in force and under those withdrawn ones that still have open executions. It takes no lock.
@@ -50,14 +51,11 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 	if rd.fingerprint, err = e.fingerprint(a, q.Peer.Actor, *rd); err != nil {
 		return err
 	}
-	if name := a.Contract().Credential; name != "" {
-		switch c, err := e.cfg.Vault.Credential(name); {
-		case err == nil:
-			rd.cred = &c
-		case errors.Is(err, vault.ErrNotFound):
-			rd.missing = true
-			return nil
-		default:
+	if rd.cred, err = e.credential(a.Contract().Credential, rd); err != nil || rd.missing != "" {
+		return err
+	}
+	if s := a.Contract().Replay.Status; s != nil {
+		if rd.statusCred, err = e.credential(s.Credential, rd); err != nil || rd.missing != "" {
 			return err
 		}
 	}
@@ -65,13 +63,33 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 		return nil // nothing new begins under it
 	}
 	rd.id = "act_" + e.cfg.NewID()
-	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred); err != nil {
+	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred, rd.statusCred); err != nil {
 		return err
 	}
 	if rd.cred != nil {
 		rd.bound = bindingAllows(*rd.cred, addressOf(rd.effect))
 	}
+	if rd.bound == nil && rd.statusCred != nil {
+		// What could never be asked is no promise to make.
+		rd.bound = bindingAllows(*rd.statusCred, rd.effect.Status.HTTP.URL)
+	}
 	return nil
+}
+
+// credential looks one up, and notes where it is missing.
+func (e *Engine) credential(name string, rd *reading) (*vault.Credential, error) {
+	if name == "" {
+		return nil, nil
+	}
+	c, err := e.cfg.Vault.Credential(name)
+	switch {
+	case err == nil:
+		return &c, nil
+	case errors.Is(err, vault.ErrNotFound):
+		rd.missing = name
+		return nil, nil
+	}
+	return nil, err
 }
 
 // under returns the reading under the contract with a digest, or the other one where there is none.

@@ -104,7 +104,7 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 		r.Message = rd.bound.Error()
 		r.Next = "ask the person to bind the credential to this target, or use another action"
 	case api.CodeCredentialMissing:
-		r.Message = "the credential " + quoteName(rd.action.Contract().Credential) + " that this action needs is not in the vault"
+		r.Message = "the credential " + quoteName(rd.missing) + " that this action needs is not in the vault"
 		r.Next = "ask the person to add it: spctl credential add"
 	case api.CodeTooManyCalls:
 		r.Message = "too many calls of this process wait already"

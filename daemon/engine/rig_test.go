@@ -96,6 +96,26 @@ type target struct {
 	ledger []channel.Request
 	answer func(n int, r channel.Request) channel.Outcome // n counts from 1
 	before func(r channel.Request)
+
+	asked  []channel.Query
+	status func(n int, q channel.Query) channel.Finding // what is found when it is asked what became of an execution; n counts from 1
+}
+
+func (g *target) Verify(_ context.Context, q channel.Query) channel.Finding {
+	g.mu.Lock()
+	g.asked = append(g.asked, q)
+	n, status := len(g.asked), g.status
+	g.mu.Unlock()
+	if status == nil {
+		return channel.Finding{Word: channel.CannotTell, Reason: "nobody is there"}
+	}
+	return status(n, q)
+}
+
+func (g *target) questions() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.asked)
 }
 
 func (g *target) Do(_ context.Context, r channel.Request) channel.Outcome {
@@ -162,6 +182,7 @@ type rig struct {
 	actions     []*policy.Action
 	quarantined bool
 	behind      atomic.Bool                         // the records do not follow the journal
+	hold        chan struct{}                       // optional: no pause between questions passes before it is closed
 	through     func(engine.Journal) engine.Journal // optional: what the engine writes through
 }
 
@@ -225,6 +246,7 @@ func contract(t testing.TB, name, class, more, credential, approval, url string)
 const (
 	irreversible = "  attach_window: 1h\n  fingerprint: [order, amount]"
 	idempotent   = "  attach_window: 1h\n  idempotency_header: Idempotency-Key\n  key_lifetime: 24h\n  fingerprint: [order, amount]"
+	status       = "  attach_window: 1h\n  fingerprint: [order, amount]\n  status: {method: GET, url: \"https://api.example.com/v1/orders/{order}\", done: status == 200 && body.state == \"done\", not_done: status == 404, failed: status == 200 && body.state == \"failed\", running: status == 202}\n  wait: {poll: 2s, not_done_after: 30s, give_up_after: 10m}"
 	inBinding    = "https://api.example.com/v1/pay"
 )
 
@@ -233,6 +255,7 @@ func standard(t testing.TB) []*policy.Action {
 		contract(t, "pay", "irreversible", irreversible, "api", "session", inBinding),
 		contract(t, "charge", "irreversible", irreversible, "api", "per_use", inBinding),
 		contract(t, "release", "idempotent", idempotent, "api", "session", inBinding),
+		contract(t, "order", "status_query", status, "api", "session", inBinding),
 		contract(t, "look", "read_only", "", "api", "session", inBinding),
 		contract(t, "rotate", "irreversible", irreversible+"\n  intent_scope: durable", "api", "session", inBinding),
 		contract(t, "elsewhere", "irreversible", irreversible, "api", "session", "https://other.example.com/v1/pay"),
@@ -282,6 +305,20 @@ func (r *rig) open() {
 		r.cfg.Journal = r.through(r.records)
 	}
 	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target}
+	// Pauses between questions pass at once, and the clock goes on by them.
+	r.cfg.After = func(d time.Duration, f func()) func() bool {
+		var stopped atomic.Bool
+		go func() {
+			if r.hold != nil {
+				<-r.hold
+			}
+			if !stopped.Load() {
+				r.clock.add(d)
+				f()
+			}
+		}()
+		return func() bool { return !stopped.Swap(true) }
+	}
 	r.cfg.NewID = func() string { return ulid.Make().String() }
 	r.cfg.Logger = slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	r.cfg.Notify = func(n engine.Notice) {

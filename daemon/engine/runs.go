@@ -23,6 +23,7 @@ type run struct {
 	calls    int
 	conns    int
 	ended    bool
+	revoked  bool            // the person ended its session: nothing is sent for it again by itself
 	asking   *card           // a card that asks for the session alone
 	once     map[string]bool // earlier executions whose result the person let this run have, without a session
 	refusal  *runRefusal     // the answer to the last such card, so that a retry brings no new one
@@ -140,7 +141,7 @@ func (e *Engine) liveOf(pass func(*live) bool) []*live {
 
 // openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
-	r.session, r.refusal = s, nil
+	r.session, r.refusal, r.revoked = s, nil, false
 	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card}, true)
 	if r.asking != nil && r.asking.ID != s.Card {
 		e.closeCardLocked(r.asking, "session", s.By)
@@ -180,6 +181,7 @@ func (e *Engine) RevokeSession(id, by string) error {
 	if r == nil || r.session == nil {
 		return fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
 	}
+	r.revoked = true
 	e.endSessionLocked(r, "revoked by "+by)
 	e.endRunsExecutionsLocked(r, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
 	return nil

@@ -194,7 +194,7 @@ func (e *Engine) retireLocked(l *live) {
 }
 
 func (l *live) wantedLocked() bool {
-	return l.busy || l.held != nil || len(l.waiters) > 0 || l.readers > 0
+	return l.busy || l.held != nil || len(l.waiters) > 0 || l.readers > 0 || l.inquiry != nil && l.inquiry.active()
 }
 
 // Folded says that the records hold everything up to the sequence number.
@@ -326,6 +326,7 @@ func (e *Engine) mend() {
 	defer e.publishStatusLocked()
 	e.cfg.Logger.Info("the journal can be written again")
 	e.catchUpLocked()
+	e.resumeAskingLocked()
 }
 
 // catchUpLocked writes what could not be written before, and ends what waited meanwhile.

@@ -133,7 +133,14 @@ type agentRecord struct {
 	DispatchedAt time.Time         `json:"dispatched_at,omitzero"`
 	CompletedAt  time.Time         `json:"completed_at,omitzero"`
 	Reason       string            `json:"reason,omitempty"`
+	LastCheck    *lastCheck        `json:"last_check,omitempty"` // what the target said when it was asked
 	Next         string            `json:"next,omitempty"`
+}
+
+type lastCheck struct {
+	At      time.Time         `json:"at"`
+	Finding execution.Finding `json:"finding"`
+	Reason  string            `json:"reason,omitempty"`
 }
 
 func recordFor(x execution.Execution) agentRecord {
@@ -141,9 +148,14 @@ func recordFor(x execution.Execution) agentRecord {
 		ID: x.ID, Tool: x.Tool, State: x.State, Outcome: x.Outcome, TargetStatus: x.TargetStatus, AcceptedAt: x.AcceptedAt.UTC(),
 		DispatchedAt: x.DispatchedAt.UTC(), CompletedAt: x.CompletedAt.UTC(), Reason: x.Reason,
 	}
+	if c := x.LastCheck(); c.Finding != "" {
+		r.LastCheck = &lastCheck{c.At.UTC(), c.Finding, c.Reason}
+	}
 	switch {
 	case x.State.Completed():
 		r.Next = "execution_wait returns its result"
+	case x.State == execution.Unknown && x.Class == execution.StatusQuery:
+		r.Next = "it was sent, and the answer was lost; the target is asked what became of it: wait with execution_wait, or call again with the same arguments, which has it asked at once"
 	case x.State == execution.Unknown:
 		r.Next = "it was sent, and whether the target acted is not known; the person has to settle it, or call again with the same arguments where the tool's description allows it"
 	case x.State.Open():
@@ -195,11 +207,11 @@ func (e *Engine) toolWait(ctx context.Context, q *request, in ownInput) call.Ans
 		if e.answerableLocked(l) && (l.x.State != execution.Unknown || over) {
 			l.readers--
 			if !l.x.State.Completed() {
-				x, repeatable := l.x, e.mayRepeatLocked(l) == nil
+				x, h := l.x, e.hopeLocked(l)
 				e.retireLocked(l)
 				e.mu.Unlock()
 				if x.State == execution.Unknown {
-					return pendingAnswer(x, repeatable)
+					return pendingAnswer(x, h)
 				}
 				return refusalFor(x)
 			}

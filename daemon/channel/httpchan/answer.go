@@ -29,6 +29,7 @@ type answer struct {
 	extra  bool   // there was more than the answer declared
 	broken string // why the body is not whole; "" if it is
 	hidden string // why the body is withheld; "" if it is not
+	asked  bool   // it answers a status request, and not the request of the action itself
 
 	stream io.Reader        // the body, where it was not read yet
 	after  func() bool      // says whether something follows what was read
@@ -47,10 +48,20 @@ const (
 )
 
 func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
-	o := channel.Outcome{Verdict: channel.TargetError, Status: a.status, Reason: a.oddities()}
+	o := channel.Outcome{Verdict: channel.TargetError, Status: a.status}
 	if p.Succeeded(a.status) {
 		o.Verdict = channel.Success
 	}
+	var scrubbed bool
+	scrubbed, o.Reason = a.clean(r, p)
+	o.Result = a.result(o.Verdict != channel.Success, scrubbed)
+	o.Answer = a.forOperator(scrubbed)
+	return o
+}
+
+// clean takes the secret out of the answer, or withholds what it cannot be taken out of, and says what is odd about it.
+func (a *answer) clean(r channel.Request, p request) (scrubbed bool, reason string) {
+	reason = a.oddities()
 	var s *scrub.Scrubber
 	if err := useSecret(r, func(secret []byte) error {
 		if r.Secret == nil {
@@ -59,7 +70,7 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 		values, whole := p.lookedFor(secret)
 		for _, v := range values {
 			if n := len(v); n > 0 && n < scrub.MinLength {
-				o.Reason = join(o.Reason, "the secret is too short to be looked for in the answer: store a longer one")
+				reason = join(reason, "the secret is too short to be looked for in the answer: store a longer one")
 			}
 		}
 		if len(values) > 0 {
@@ -70,24 +81,24 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 		}
 		return nil
 	}); err != nil { // the status is known; the rest cannot be shown, since it cannot be scrubbed
-		a.header, a.body = nil, nil
-		o.Reason = join(o.Reason, "the answer is withheld, because the secret was wiped before it could be scrubbed")
+		a.header, a.body, a.hidden = nil, nil, "the secret was wiped before it could be scrubbed"
+		reason = join(reason, "the answer is withheld, because the secret was wiped before it could be scrubbed")
 	}
 	defer s.Wipe()
-	scrubbed := a.scrub(s)
+	scrubbed = a.scrub(s)
 	if scrubbed {
-		o.Reason = join(o.Reason, "the secret was in the answer and was taken out")
+		reason = join(reason, "the secret was in the answer and was taken out")
 	}
-	if a.hidden = a.unseen(s); a.hidden != "" {
-		a.body = nil
-		o.Reason = join(o.Reason, a.withholding())
+	if a.hidden == "" {
+		if a.hidden = a.unseen(s); a.hidden != "" {
+			a.body = nil
+			reason = join(reason, a.withholding())
+		}
 	}
 	if a.cut || a.broken != "" {
 		a.body = wholeRunes(a.body)
 	}
-	o.Result = a.result(o.Verdict != channel.Success, scrubbed)
-	o.Answer = a.forOperator(scrubbed)
-	return o
+	return scrubbed, reason
 }
 
 func (a *answer) oddities() string {
@@ -174,7 +185,7 @@ func (a *answer) result(isError, scrubbed bool) json.RawMessage {
 		name string
 		is   bool
 	}{
-		{`,"body_encoding":"base64"`, kind == isBinary}, {`,"incomplete":true`, a.broken != ""}, {`,"cut":true`, a.cut}, {`,"scrubbed":true`, scrubbed},
+		{`,"body_encoding":"base64"`, kind == isBinary}, {`,"incomplete":true`, a.broken != ""}, {`,"cut":true`, a.cut}, {`,"scrubbed":true`, scrubbed}, {`,"from":"status_query"`, a.asked},
 	} {
 		if note.is {
 			b = append(b, note.name...)
@@ -237,6 +248,9 @@ func (a *answer) text(k kind, scrubbed bool) string {
 	t.WriteString("HTTP " + strconv.Itoa(a.status))
 	if name := http.StatusText(a.status); name != "" { // not the target's own phrase
 		t.WriteString(" " + name)
+	}
+	if a.asked {
+		t.WriteString("\nNote: the target's answer to the call itself was lost; this is its answer to the question what became of it.")
 	}
 	if odd := a.oddities(); odd != "" {
 		t.WriteString("\nNote: " + odd + ".")

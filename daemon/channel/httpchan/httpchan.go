@@ -15,6 +15,9 @@
 // A read_only request goes over pooled connections and HTTP/2. There net/http may send it again when a pooled connection turns out to be dead, which is what its class
 // allows; not_sent is then said only if the request never had a connection.
 //
+// Verify asks by the effect's status request. It goes the way of a request with a side effect, whatever its method: one request, on a connection of its own, no redirect. An answer that
+// did not come, or not whole in its header, tells nothing.
+//
 // The credential's bytes are reached inside secret.Use alone. With a side effect they are copied once, into the request's buffer, which is wiped once it is written; crypto/tls and
 // the kernel have copies of their own, and read_only leaves strings on the heap. Everything that the target answered is scrubbed of it (package scrub). A body that is packed
 // (Content-Encoding, although none was asked for) is looked through where that is gzip, and withheld where the secret is in it or it cannot be looked through.
@@ -44,7 +47,8 @@ import (
 const (
 	DefaultConnect = 10 * time.Second // resolving, dialling and the TLS handshake together
 	DefaultTotal   = 60 * time.Second
-	DefaultAnswer  = 1 << 20 // bytes of the body
+	DefaultAnswer  = 1 << 20          // bytes of the body
+	DefaultStatus  = 15 * time.Second // DefaultTotal of a status request
 )
 
 const (
@@ -120,20 +124,24 @@ func (c *Channel) prepare(r *channel.Request) (request, *channel.Outcome) {
 	if r.Effect.Channel != effect.HTTP || r.Effect.HTTP == nil {
 		return refuse("the effect is not an HTTP request")
 	}
-	if r.Limits.Connect <= 0 {
-		r.Limits.Connect = DefaultConnect
-	}
-	if r.Limits.Total <= 0 {
-		r.Limits.Total = DefaultTotal
-	}
-	if r.Limits.Answer <= 0 {
-		r.Limits.Answer = DefaultAnswer
-	}
+	limit(&r.Limits, DefaultTotal)
 	p, err := plan(*r)
 	if err != nil {
 		return refuse("the request cannot be sent as it is: " + err.Error())
 	}
 	return p, nil
+}
+
+func limit(l *channel.Limits, total time.Duration) {
+	if l.Connect <= 0 {
+		l.Connect = DefaultConnect
+	}
+	if l.Total <= 0 {
+		l.Total = total
+	}
+	if l.Answer <= 0 {
+		l.Answer = DefaultAnswer
+	}
 }
 
 func notSent(reason string) channel.Outcome {

@@ -22,6 +22,18 @@ const inline = 32 << 10
 
 // once sends a request that has a side effect.
 func (c *Channel) once(ctx context.Context, r channel.Request, p request) channel.Outcome {
+	a, o := c.exchange(ctx, r, p)
+	if a == nil {
+		return o
+	}
+	if a.taken != nil {
+		return *a.taken
+	}
+	return a.outcome(r, p)
+}
+
+// exchange writes one request onto a connection of its own and reads what comes back. Without an answer the outcome says why there is none.
+func (c *Channel) exchange(ctx context.Context, r channel.Request, p request) (*answer, channel.Outcome) {
 	total := time.Now().Add(r.Limits.Total)
 	connecting, cancel := context.WithTimeout(ctx, min(r.Limits.Connect, r.Limits.Total))
 	var client *tls.Certificate
@@ -36,7 +48,7 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 	}
 	cancel()
 	if err != nil {
-		return notSent(describeConnect(ctx, err, r.Limits))
+		return nil, notSent(describeConnect(ctx, err, r.Limits))
 	}
 	defer raw.Close() // not the TLS connection: its farewell can block, and the request's length is declared
 	_ = raw.SetDeadline(total)
@@ -45,13 +57,13 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 
 	var message []byte
 	if err := permitted(ctx, r); err != nil {
-		return notSent(err.Error())
+		return nil, notSent(err.Error())
 	}
 	if err := useSecret(r, func(secret []byte) (err error) {
 		message, err = p.wire(c.cfg.UserAgent, secret, c.cfg.Now())
 		return err
 	}); err != nil {
-		return notSent(err.Error())
+		return nil, notSent(err.Error())
 	}
 
 	before := raw.accepted.Load()
@@ -79,18 +91,15 @@ func (c *Channel) once(ctx context.Context, r channel.Request, p request) channe
 	writeErr := <-written
 	switch {
 	case raw.accepted.Load() == before: // whatever was read then is no answer to this request
-		return notSent("the connection took no byte of the request: " + describe(ctx, writeErr, r.Limits))
+		return nil, notSent("the connection took no byte of the request: " + describe(ctx, writeErr, r.Limits))
 	case readErr != nil && a == nil && writeErr != nil && !errors.Is(writeErr, net.ErrClosed):
-		return unknown("the request was partly sent, and " + describe(ctx, writeErr, r.Limits))
+		return nil, unknown("the request was partly sent, and " + describe(ctx, writeErr, r.Limits))
 	case readErr != nil && a == nil:
-		return unknown("the request was sent, and " + describe(ctx, readErr, r.Limits))
+		return nil, unknown("the request was sent, and " + describe(ctx, readErr, r.Limits))
 	case readErr != nil:
 		a.broken = describe(ctx, readErr, r.Limits)
 	}
-	if a.taken != nil {
-		return *a.taken
-	}
-	return a.outcome(r, p)
+	return a, channel.Outcome{}
 }
 
 // Reasons why bytes are not an answer.
