@@ -86,7 +86,7 @@ type Check struct {
 type Step struct {
 	At      time.Time `json:"at"`
 	AfterMS int64     `json:"after_ms"`
-	What    string    `json:"what"` // accepted, caller_attached, authorized, dispatched, attempt_ended, completed, delivered, or the final state
+	What    string    `json:"what"` // accepted, caller_attached, authorized, dispatched, attempt_ended, asked, completed, delivered, or the final state
 	Text    string    `json:"text"`
 }
 
@@ -234,9 +234,12 @@ type Verdict struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Checked is what a status query came to.
+// Checked is what the question to the target came to.
 type Checked struct {
-	Finding string `json:"finding"` // done, not_done, could_not_determine
-	Text    string `json:"text,omitempty"`
-	Record  Record `json:"record"`
+	Finding  string          `json:"finding"`            // done, failed, not_done, running, cannot_tell
+	Settled  bool            `json:"settled"`            // it decided the outcome; false for a "not done" that cannot be believed yet
+	Text     string          `json:"text,omitempty"`     // what was found, in words
+	Evidence string          `json:"evidence,omitempty"` // what was asked and what was answered, in one line
+	Answer   json.RawMessage `json:"answer,omitempty"`   // the answer's status, header fields and sizes
+	Record   Record          `json:"record"`             // the execution afterwards
 }

@@ -147,7 +147,15 @@ func (s *Server) check(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Verdicts.Check(r.Context(), x.ID)
+	got, err := s.cfg.Verdicts.Check(r.Context(), x.ID, r.by)
+	if err != nil {
+		return nil, err
+	}
+	if x, err = s.find(x.ID); err != nil {
+		return nil, err
+	}
+	got.Record = Record(x)
+	return got, nil
 }
 
 func (s *Server) settle(r request) (any, error) {

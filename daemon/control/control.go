@@ -84,8 +84,8 @@ type Activity interface {
 
 // Verdicts finds out, or takes the operator's word, about an unknown outcome. All methods are safe for concurrent use and durable when they return.
 type Verdicts interface {
-	// Check asks the target by the contract's status query or marker.
-	Check(ctx context.Context, id string) (api.Checked, error)
+	// Check asks the target by the contract's status query or marker. The Record of what it returns is left to the caller.
+	Check(ctx context.Context, id, by string) (api.Checked, error)
 	Settle(ctx context.Context, id string, done bool, note, by string) error
 }
 

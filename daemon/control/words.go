@@ -19,7 +19,7 @@ func LostAnswer(c execution.Class) string {
 	case execution.Idempotent:
 		return "The target recognizes a repeat: if the answer is lost, the same request is sent again under the same key and acts once."
 	case execution.StatusQuery:
-		return "If the answer is lost, the target is asked whether it acted; it is sent again only if it did not."
+		return "If the answer is lost, the target is asked what became of it; it is sent again only if it did nothing, and only while somebody waits for it."
 	}
 	return "If the answer is lost, it is never sent again: you decide whether it was done."
 }
@@ -51,7 +51,16 @@ func summary(x execution.Execution) string {
 	case execution.Dispatched:
 		return "sent, the answer is awaited"
 	case execution.Unknown:
-		return "sent, and the answer was lost: whether the target acted is not known"
+		const unknown = "sent, and the answer was lost: whether the target acted is not known"
+		switch x.LastCheck().Finding {
+		case execution.FoundRunning:
+			return unknown + "; asked, it said that it is under way"
+		case execution.FoundNotDone:
+			return unknown + "; asked, it knew nothing of it, which is too early to believe"
+		case execution.FoundCannotTell:
+			return unknown + "; it was asked, and that could not be told"
+		}
+		return unknown
 	case execution.NotDelivered:
 		return outcome(x) + "; no agent is known to have the result"
 	case execution.Delivered:
@@ -115,6 +124,13 @@ func timeline(x execution.Execution) []api.Step {
 			continue // "completed" says the same
 		}
 		add(a.EndedAt, "attempt_ended", "%s", text)
+	}
+	for _, c := range x.Checks {
+		text := "asked the target (" + cmp.Or(c.By, "?") + ")"
+		if c.Times > 1 {
+			text = fmt.Sprintf("asked the target %d times (%s)", c.Times, cmp.Or(c.By, "?"))
+		}
+		add(c.At, "asked", "%s: %s", text, cmp.Or(c.Reason, string(c.Finding)))
 	}
 	if x.State.Completed() {
 		add(x.CompletedAt, "completed", "%s", outcome(x))

@@ -7,6 +7,17 @@ import (
 	"singlepass.dev/daemon/execution"
 )
 
+// contradicts says whether a finding speaks against a verdict.
+func contradicts(f execution.Finding, done bool) bool {
+	switch f {
+	case execution.FoundNotDone:
+		return done
+	case execution.FoundDone, execution.FoundFailed, execution.FoundRunning:
+		return !done
+	}
+	return false
+}
+
 // Settle is the operator's verdict on an unknown outcome: done, or not done. The evidence that was shown goes into the journal with it.
 func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string) (execution.Execution, error) {
 	e.mu.Lock()
@@ -26,6 +37,12 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 		return x, fmt.Errorf("settling %s: %w: it is %s", id, ErrSettled, x.State)
 	}
 	evidence := fmt.Sprintf("shown to the operator: %d attempt(s), first sent %s, %s", len(x.Attempts), x.DispatchedAt.UTC().Format("2006-01-02T15:04:05Z"), x.Reason)
+	if c := x.LastCheck(); c.Finding != "" {
+		evidence += fmt.Sprintf("; the target was last asked %s (%s): %s, %s", c.At.UTC().Format("2006-01-02T15:04:05Z"), c.By, c.Finding, c.Reason)
+		if contradicts(c.Finding, done) {
+			evidence += "; the verdict goes against that"
+		}
+	}
 	ev := execution.Event{ID: id, By: by, Source: execution.FromOperator, Evidence: evidence, Reason: note}
 	c := change{ev: ev}
 	if done {

@@ -47,8 +47,8 @@ const (
 	byAgent  = "agent"
 )
 
-// errCannotAsk is wrapped where no question was asked at all.
-var errCannotAsk = errors.New("the target cannot be asked")
+// ErrCannotAsk is wrapped where no question was asked at all; the text says why.
+var ErrCannotAsk = errors.New("the target cannot be asked")
 
 // maxInquiries bounds the questions under way at once, and maxResumed the executions that are asked about by themselves after an unlock.
 const (
@@ -60,17 +60,17 @@ const (
 func (e *Engine) mayAskLocked(l *live) error {
 	switch {
 	case l.x.Class != execution.StatusQuery:
-		return fmt.Errorf("%w: the action's contract has no way to ask it", errCannotAsk)
+		return fmt.Errorf("%w: the action's contract has no way to ask it", ErrCannotAsk)
 	case e.locked:
-		return fmt.Errorf("%w: the vault is locked", errCannotAsk)
+		return fmt.Errorf("%w: the vault is locked", ErrCannotAsk)
 	case e.closing:
-		return fmt.Errorf("%w: the daemon is stopping", errCannotAsk)
+		return fmt.Errorf("%w: the daemon is stopping", ErrCannotAsk)
 	case e.quarant:
-		return fmt.Errorf("%w: the journal does not verify", errCannotAsk)
+		return fmt.Errorf("%w: the journal does not verify", ErrCannotAsk)
 	case e.down:
-		return fmt.Errorf("%w: the journal cannot be written", errCannotAsk)
+		return fmt.Errorf("%w: the journal cannot be written", ErrCannotAsk)
 	case e.contractLocked(l.x) == nil:
-		return fmt.Errorf("%w: the contract under which it was accepted is not in the vault any more", errCannotAsk)
+		return fmt.Errorf("%w: the contract under which it was accepted is not in the vault any more", ErrCannotAsk)
 	}
 	return nil
 }
@@ -130,15 +130,15 @@ func (e *Engine) verify(id string, attempt int, a *boundAction) (f channel.Findi
 		}
 	}()
 	if e.base.Err() != nil {
-		return f, "", fmt.Errorf("%w: the daemon is stopping", errCannotAsk)
+		return f, "", fmt.Errorf("%w: the daemon is stopping", ErrCannotAsk)
 	}
 	eff, args, err := e.sealedEffect(id)
 	if err != nil {
-		return f, "", fmt.Errorf("%w: what was sent cannot be read: %w", errCannotAsk, err)
+		return f, "", fmt.Errorf("%w: what was sent cannot be read: %w", ErrCannotAsk, err)
 	}
 	v, ok := e.cfg.Channels[eff.Channel].(channel.Verifier)
 	if !ok {
-		return f, "", fmt.Errorf("%w: channel %q has no way to ask", errCannotAsk, eff.Channel)
+		return f, "", fmt.Errorf("%w: channel %q has no way to ask", ErrCannotAsk, eff.Channel)
 	}
 	q := channel.Query{ExecutionID: id, Attempt: attempt, Effect: eff, Limits: a.limits, Private: a.private}
 	source = execution.FromMarker
@@ -152,7 +152,7 @@ func (e *Engine) verify(id string, attempt int, a *boundAction) (f channel.Findi
 	if auth != nil {
 		own, err := e.accessFor(*auth)
 		if err != nil {
-			return f, source, fmt.Errorf("%w: %w", errCannotAsk, err)
+			return f, source, fmt.Errorf("%w: %w", ErrCannotAsk, err)
 		}
 		defer own.secret.Wipe()
 		q.Secret, q.Permitted, q.Private = own.secret, own.permitted, q.Private || own.private
@@ -165,20 +165,20 @@ func (e *Engine) verify(id string, attempt int, a *boundAction) (f channel.Findi
 func (e *Engine) statusQuestion(q *channel.Query, a *boundAction, args []byte) (*effect.Auth, error) {
 	p, err := a.Prepare(args)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the recorded arguments do not fit the contract: %w", errCannotAsk, err)
+		return nil, fmt.Errorf("%w: the recorded arguments do not fit the contract: %w", ErrCannotAsk, err)
 	}
 	own, err := a.Render(p, q.ExecutionID)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannotAsk, err)
+		return nil, fmt.Errorf("%w: %w", ErrCannotAsk, err)
 	}
 	s := own.Status
 	if s == nil || q.Effect.Status == nil || !sameRequest(s.HTTP, q.Effect.Status.HTTP) {
-		return nil, fmt.Errorf("%w: the status request that was recorded is not what the contract makes of the call", errCannotAsk)
+		return nil, fmt.Errorf("%w: the status request that was recorded is not what the contract makes of the call", ErrCannotAsk)
 	}
 	if s.Auth != nil {
 		c, err := e.cfg.Vault.Credential(s.Auth.Credential)
 		if err != nil {
-			return nil, fmt.Errorf("%w: the credential %q cannot be used: %w", errCannotAsk, s.Auth.Credential, err)
+			return nil, fmt.Errorf("%w: the credential %q cannot be used: %w", ErrCannotAsk, s.Auth.Credential, err)
 		}
 		s.Auth = authOf(c)
 	}

@@ -305,18 +305,18 @@ func (o *operatorSide) Payload(_ context.Context, id string) (control.Payload, e
 }
 
 // Check asks the target where the contract says how.
-func (o *operatorSide) Check(_ context.Context, id string) (api.Checked, error) {
-	x, ok, err := o.s.engine.Execution(id)
-	if err != nil {
+func (o *operatorSide) Check(ctx context.Context, id, by string) (api.Checked, error) {
+	o.s.touch()
+	asked, _, err := o.s.engine.Check(ctx, id, by)
+	switch {
+	case errors.Is(err, engine.ErrCannotAsk) && o.s.vault.Status() != vault.Unlocked:
+		return api.Checked{}, api.Errorf(api.CodeVaultLocked, "%v", err).WithHint("spctl unlock")
+	case errors.Is(err, engine.ErrCannotAsk):
+		return api.Checked{Finding: string(execution.FoundCannotTell), Text: err.Error() + "; look at the target yourself, then settle it with spctl settle " + id}, nil
+	case err != nil:
 		return api.Checked{}, err
 	}
-	if !ok {
-		return api.Checked{}, fmt.Errorf("checking %q: %w", id, engine.ErrUnknown)
-	}
-	if x.State != execution.Unknown {
-		return api.Checked{}, fmt.Errorf("checking %s: %w: it is %s", id, engine.ErrSettled, x.State)
-	}
-	return api.Checked{Finding: "could_not_determine", Text: "the action's contract has no way to ask the target; look there yourself, then settle it with spctl settle " + id}, nil
+	return api.Checked{Finding: string(asked.Finding), Settled: asked.Believed, Text: asked.Reason, Evidence: asked.Evidence, Answer: asked.Answer}, nil
 }
 
 // Settle takes the operator's verdict.

@@ -51,21 +51,25 @@ record.`,
 
 	check := a.reading(&cobra.Command{
 		Use: "check EXECUTION", Short: "ask the target whether a lost call was carried out", GroupID: "decide", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
-		Long: `Asks by the contract's status query or marker. It never sends the action itself. "Could not determine" changes nothing.`,
+		Long: `Asks by the contract's status query or marker, shows what was answered, and records it. It never sends the action
+itself. "Could not be determined" changes nothing; "the target did nothing" is believed only after the time
+that the contract gives.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.check(c, args[0]) },
 	})
-	var done, notDone bool
+	var done, notDone, overrule bool
 	var note string
 	settle := a.reading(&cobra.Command{
 		Use: "settle EXECUTION (--done | --not-done)", Short: "say whether a lost call was carried out", GroupID: "decide", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
-		Long: `Your word on an unknown outcome, after you looked for yourself.
+		Long: `Your word on an unknown outcome, after you looked for yourself. Where the target was asked, what it said is
+shown first; a verdict against it needs --overrule. The verdict is recorded with what was shown.
 
   --done      the target did it: the verdict becomes the result, and a retry gets that
-  --not-done  the target did nothing: a caller that still waits is served, and the next call may be sent`,
-		RunE: func(c *cobra.Command, args []string) error { return a.settle(c, args[0], done, note) },
+  --not-done  the target did nothing: the next call is a new execution`,
+		RunE: func(c *cobra.Command, args []string) error { return a.settle(c, args[0], done, overrule, note) },
 	})
 	settle.Flags().BoolVar(&done, "done", false, "the target did it")
 	settle.Flags().BoolVar(&notDone, "not-done", false, "the target did nothing")
+	settle.Flags().BoolVar(&overrule, "overrule", false, "also against what the target said when it was asked")
 	settle.Flags().StringVar(&note, "note", "", "what you saw; it stays in the journal")
 	settle.MarkFlagsMutuallyExclusive("done", "not-done")
 	settle.MarkFlagsOneRequired("done", "not-done")
@@ -200,6 +204,13 @@ func (a *app) printRecord(r api.Record) {
 		fmt.Fprintln(a.out)
 		a.printTimeline(r.Timeline)
 	}
+	for _, check := range r.Checks {
+		times := ""
+		if check.Times > 1 {
+			times = fmt.Sprintf(", %d times", check.Times)
+		}
+		fmt.Fprintf(a.out, "  asked by %s%s: %s; %s\n", oneLine(check.By), times, foundText(check.Finding), oneLine(cmp.Or(check.Evidence, check.Reason)))
+	}
 	for _, caller := range r.Callers {
 		parts := []string{"call " + caller.Call, "run " + caller.Run}
 		for name, value := range map[string]string{"over": caller.Transport, "request": caller.RequestID, "protocol": caller.Protocol, "client says": caller.Client} {
@@ -265,18 +276,62 @@ func (a *app) check(c *cobra.Command, id string) error {
 	if a.json {
 		return a.printJSON(got)
 	}
-	text := map[string]string{"done": "the target did it", "not_done": "the target did nothing", "could_not_determine": "could not be determined; nothing changed"}[got.Finding]
-	fmt.Fprintf(a.out, "%s: %s\n", oneLine(id), cmp.Or(text, oneLine(got.Finding)))
-	if got.Text != "" {
-		fmt.Fprintln(a.out, oneLine(got.Text))
+	fmt.Fprintf(a.out, "%s: %s\n", oneLine(id), foundText(got.Finding))
+	for _, text := range []string{got.Text, got.Evidence} {
+		if text != "" {
+			fmt.Fprintln(a.out, "  "+oneLine(text))
+		}
+	}
+	if len(got.Answer) > 0 {
+		fmt.Fprintln(a.out, "  answer: "+oneLine(string(got.Answer)))
+	}
+	if got.Settled {
+		fmt.Fprintf(a.out, "settled: %s\n", oneLine(got.Record.Summary))
+	} else {
+		fmt.Fprintln(a.out, "nothing changed")
 	}
 	return nil
 }
 
-func (a *app) settle(c *cobra.Command, id string, done bool, note string) error {
+// foundText puts a finding into words.
+func foundText(finding string) string {
+	text := map[string]string{
+		"done": "the target did it", "failed": "the target says that it failed", "not_done": "the target did nothing", "running": "it is under way at the target",
+		"cannot_tell": "could not be determined",
+	}[finding]
+	return cmp.Or(text, oneLine(finding))
+}
+
+// contradicted says in words what speaks against a verdict: the last thing that the target said when it was asked. "Could not be determined" speaks against nothing.
+func contradicted(r api.Record, done bool) string {
+	if r.State != "unknown" || len(r.Checks) == 0 {
+		return ""
+	}
+	last := r.Checks[len(r.Checks)-1]
+	if done == (last.Finding == "not_done") && slices.Contains([]string{"done", "failed", "running", "not_done"}, last.Finding) {
+		return foundText(last.Finding)
+	}
+	return ""
+}
+
+func (a *app) settle(c *cobra.Command, id string, done, overrule bool, note string) error {
 	o, err := a.ask()
 	if err != nil {
 		return err
+	}
+	before, err := o.Execution(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	if n := len(before.Checks); n > 0 && before.State == "unknown" && !a.json {
+		last := before.Checks[n-1]
+		fmt.Fprintf(a.out, "the target was last asked %s: %s\n", local(last.At), foundText(last.Finding))
+		if last.Reason != "" {
+			fmt.Fprintln(a.out, "  "+oneLine(last.Reason))
+		}
+	}
+	if against := contradicted(before, done); against != "" && !overrule {
+		return usage("the target said otherwise when it was asked: %s", against).WithHint("spctl check %s asks it again; with --overrule your word stands against it", id)
 	}
 	r, err := o.Settle(c.Context(), id, api.Verdict{Done: done, Note: note})
 	if err != nil {
