@@ -105,7 +105,7 @@ func (e *Engine) inquireLocked(l *live, by string) bool {
 		return true
 	}
 	q.under, q.by = true, by
-	a, attempt := e.contractLocked(l.x), l.x.LastAttempt()
+	id, a, attempt := l.x.ID, e.contractLocked(l.x), l.x.LastAttempt()
 	e.work.Add(1)
 	go func() {
 		defer e.work.Done()
@@ -115,14 +115,14 @@ func (e *Engine) inquireLocked(l *live, by string) bool {
 		case <-e.base.Done():
 		}
 		began := e.cfg.Now()
-		f, source, err := e.verify(l.x.ID, attempt.Number, a)
+		f, source, err := e.verify(id, attempt, a)
 		e.conclude(l, a, attempt.Number, began, f, source, err)
 	}()
 	return true
 }
 
 // verify asks once. It takes no lock.
-func (e *Engine) verify(id string, attempt int, a *boundAction) (f channel.Finding, source execution.Source, err error) {
+func (e *Engine) verify(id string, attempt execution.Attempt, a *boundAction) (f channel.Finding, source execution.Source, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.cfg.Logger.Error("a channel panicked", "execution_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -140,7 +140,7 @@ func (e *Engine) verify(id string, attempt int, a *boundAction) (f channel.Findi
 	if !ok {
 		return f, "", fmt.Errorf("%w: channel %q has no way to ask", ErrCannotAsk, eff.Channel)
 	}
-	q := channel.Query{ExecutionID: id, Attempt: attempt, Effect: eff, Limits: a.limits, Private: a.private}
+	q := channel.Query{ExecutionID: id, Attempt: attempt.Number, Dispatched: attempt.DispatchedAt, Effect: eff, Limits: a.limits, Private: a.private}
 	source = execution.FromMarker
 	auth := eff.Auth
 	if a.Contract().Replay.Status != nil {
