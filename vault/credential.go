@@ -221,6 +221,32 @@ func (v *Vault) RotateCredential(name string, value *secret.Bytes) error {
 	return nil
 }
 
+// RenewCredential replaces the value of an oauth2 credential by one that its token endpoint made of it, in the kept form of package material. It is durable on return. Name and version stay, since
+// the operator changed nothing; a version that is not the present one is ErrSuperseded. The old value is overwritten in the file.
+func (v *Vault) RenewCredential(name string, version int, value *secret.Bytes) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c, err := v.credentialLocked(name)
+	if err == nil && (c.Version != version || c.Kind != OAuth2) {
+		err = ErrSuperseded
+	}
+	if err == nil {
+		err = value.Use(func(b []byte) error {
+			if len(b) > maxValueBytes {
+				return fmt.Errorf("the value is longer than %d bytes", maxValueBytes)
+			}
+			return v.commitLocked(v.session, v.header, change{kindCredentialSecret, name, b})
+		})
+	}
+	if err == nil {
+		err = v.scrubLocked()
+	}
+	if err != nil {
+		return fmt.Errorf("renewing credential %q: %w", name, err)
+	}
+	return nil
+}
+
 func (v *Vault) putCredentialLocked(c Credential, value *secret.Bytes) error {
 	description, err := json.Marshal(c)
 	if err != nil {

@@ -41,6 +41,8 @@ var (
 	ErrInUse = errors.New("vault.db is held by another process: another spd runs on this home; stop it or use its socket")
 	// ErrNotFound means that there is no record of that name.
 	ErrNotFound = errors.New("not found")
+	// ErrSuperseded means that the operator has changed what was to be renewed.
+	ErrSuperseded = errors.New("the credential was changed meanwhile")
 	// ErrExists means that a record of that name exists.
 	ErrExists = errors.New("exists already")
 )

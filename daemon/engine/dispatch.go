@@ -114,10 +114,16 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 		out.Reason = refused.Error()
 	} else {
 		r.Secret, r.Permitted, r.Private = own.secret, own.permitted, r.Private || own.private
-		out = e.carryOut(r)
+		if out = e.carryOut(r); out.Status == unauthorized && own.secret != nil {
+			e.cfg.Vault.CredentialRefused(r.Effect.Auth.Credential, own.secret)
+		}
 	}
 	e.finish(l, r.Attempt, out)
 }
+
+// unauthorized is "Unauthorized" (RFC 9110, section 15.5.2). It is a known outcome, and nothing is sent again for it by itself: the target may have acted before it refused, and the agent or the person
+// decides. Only what was cached of the credential goes.
+const unauthorized = 401
 
 // carryOut asks the channel, and turns its panic into an unknown outcome: whether something was sent before it cannot be told.
 func (e *Engine) carryOut(r channel.Request) (out channel.Outcome) {
@@ -143,7 +149,7 @@ type access struct {
 
 // accessFor fetches a credential for one request, with the check of its binding.
 func (e *Engine) accessFor(auth effect.Auth) (access, error) {
-	cred, held, err := e.cfg.Vault.UseCredential(auth.Credential)
+	cred, held, err := e.cfg.Vault.UseCredential(e.base, auth.Credential)
 	if err != nil {
 		return access{}, fmt.Errorf("the credential %q cannot be used: %w", auth.Credential, err)
 	}

@@ -97,8 +97,11 @@ type Vault interface {
 	// FingerprintMAC is HMAC-SHA-256 under the vault's fingerprint key.
 	FingerprintMAC(msg []byte) ([32]byte, error)
 	Credential(name string) (vault.Credential, error)
-	// UseCredential returns a copy of the secret, which the caller wipes.
-	UseCredential(name string) (vault.Credential, *secret.Bytes, error)
+	// UseCredential returns what a channel uses: a copy of the secret, or a token that was got with it, which the caller wipes. It may ask a token endpoint, which ctx bounds; nothing of an
+	// action is in that.
+	UseCredential(ctx context.Context, name string) (vault.Credential, *secret.Bytes, error)
+	// CredentialRefused is told that a target did not take what UseCredential returned (401).
+	CredentialRefused(name string, used *secret.Bytes)
 }
 
 // Config is what an Engine is made of.

@@ -83,7 +83,9 @@ func (k *keys) Credential(name string) (vault.Credential, error) {
 	return c, nil
 }
 
-func (k *keys) UseCredential(name string) (vault.Credential, *secret.Bytes, error) {
+func (k *keys) CredentialRefused(string, *secret.Bytes) {}
+
+func (k *keys) UseCredential(_ context.Context, name string) (vault.Credential, *secret.Bytes, error) {
 	c, err := k.Credential(name)
 	return c, secret.New([]byte("canary-not-a-secret-0123")), err
 }

@@ -28,6 +28,7 @@ import (
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/daemon/journal"
 	"singlepass.dev/daemon/mcpserver"
+	"singlepass.dev/daemon/oauth"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/daemon/records"
 	"singlepass.dev/vault"
@@ -55,6 +56,7 @@ type Server struct {
 	log     *slog.Logger
 	since   time.Time
 	vault   *vault.Vault
+	tokens  *oauth.Source
 	records *records.Records
 	engine  *engine.Engine
 	mcp     *mcpserver.Server
@@ -121,12 +123,16 @@ func Open(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, s.records.Close)
+	if s.tokens, err = oauth.New(oauth.Config{Vault: s.vault, Now: time.Now, Logger: cfg.Logger, Renewed: s.renewed}); err != nil {
+		return nil, err
+	}
+	s.vault.OnLock(s.tokens.Locked)
 	channels := cfg.Channels
 	if channels == nil {
 		channels = map[effect.Channel]channel.Channel{effect.HTTP: httpchan.New(httpchan.Config{})}
 	}
 	s.engine, err = engine.New(engine.Config{
-		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault}, Channels: channels,
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels,
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin, CardTTL: s.conf.CardTTL,
 		Notify: func(n engine.Notice) {
 			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)
@@ -285,6 +291,7 @@ func (s *Server) shutdown() error {
 	if err := s.checkpoint(last); err != nil {
 		s.log.Warn("signing the last checkpoint", "error", err)
 	}
+	s.tokens.Wait(ctx)
 	s.records.Locked()
 	s.vault.Lock()
 	return errors.Join(err, s.records.Close(), s.vault.Close())

@@ -7,12 +7,26 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/control"
+	"singlepass.dev/daemon/oauth"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/secret"
 )
 
 // vaultOf gives the engine the vault.
-type vaultOf struct{ *vault.Vault }
+type vaultOf struct {
+	*vault.Vault
+	tokens *oauth.Source
+}
+
+// UseCredential gives what a channel uses: the secret, or an access token.
+func (v vaultOf) UseCredential(ctx context.Context, name string) (vault.Credential, *secret.Bytes, error) {
+	return v.tokens.UseCredential(ctx, name)
+}
+
+// CredentialRefused drops an access token that a target did not take.
+func (v vaultOf) CredentialRefused(name string, used *secret.Bytes) {
+	v.tokens.CredentialRefused(name, used)
+}
 
 // FingerprintMAC uses the fingerprint key, while there is one.
 func (v vaultOf) FingerprintMAC(msg []byte) ([32]byte, error) {
@@ -58,6 +72,7 @@ func (s *Server) opened() error {
 		s.vault.Lock()
 		return err
 	}
+	s.tokens.Unlocked()
 	s.touch()
 	select {
 	case s.opens <- struct{}{}:
@@ -176,8 +191,16 @@ func (s *Server) changeCredential(kind, name string, change func() error) error 
 	if err := change(); err != nil {
 		return err
 	}
+	s.tokens.Forget(name)
 	s.engine.CredentialChanged(name)
 	return s.engine.Note(engineNote{Kind: kind, Credential: name, By: "operator"})
+}
+
+// renewed records that a token endpoint gave a new refresh token for a credential.
+func (s *Server) renewed(name string) {
+	if err := s.engine.Note(engineNote{Kind: "credential_renewed", Credential: name, By: "token endpoint"}); err != nil {
+		s.log.Error("recording a renewed credential", "credential", name, "error", err)
+	}
 }
 
 // engineNote is an operator's change, as it stands in the journal.

@@ -15,12 +15,19 @@ import (
 
 // kinds are the kinds of this version; the others are known by name, so that the answer to them is "not yet".
 var (
-	kinds      = []string{"bearer", "basic", "header", "query", "aws-sigv4", "client-cert", "env"}
-	laterKinds = []string{"oauth2", "ssh-key", "ssh-password"}
+	kinds      = []string{"bearer", "basic", "header", "query", "oauth2", "aws-sigv4", "client-cert", "env"}
+	laterKinds = []string{"ssh-key", "ssh-password"}
 )
 
 // paramFlags are what kinds need besides the value; none of it is secret.
 var paramFlags = []struct{ name, help string }{
+	{"token-url", "where access tokens are got, for kind oauth2; it is part of the binding"},
+	{"client-id", "the client's id, for kind oauth2"},
+	{"grant", "client_credentials or refresh_token, for kind oauth2"},
+	{"scope", "the scope to ask for, for kind oauth2"},
+	{"audience", "the audience to ask for, for kind oauth2 where the endpoint wants one"},
+	{"resource", "the resource to ask for (RFC 8707), for kind oauth2 where the endpoint wants one"},
+	{"client-auth", "how the client proves itself, for kind oauth2: basic (the default) or post"},
 	{"region", "the region, for kind aws-sigv4"},
 	{"service", "the service as signatures name it, for kind aws-sigv4: s3, lambda, execute-api, …"},
 }
@@ -76,6 +83,9 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
   basic        Authorization: Basic, with --username; the value is the password
   header       a header of its own, named by --name
   query        a query parameter, named by --name
+  oauth2       Authorization: Bearer, with an access token that the daemon gets from --token-url for --client-id, by
+               --grant client_credentials (the value is the client secret) or --grant refresh_token (the value is the
+               refresh token, or lines of refresh_token= and client_secret=)
   aws-sigv4    the request is signed (AWS Signature Version 4), for --region and --service; the value is a file of
                AWS_ACCESS_KEY_ID=, AWS_SECRET_ACCESS_KEY= and perhaps AWS_SESSION_TOKEN= lines, one profile of an AWS
                credentials file, or the JSON of "aws configure export-credentials"
