@@ -98,6 +98,14 @@ type Payload struct {
 	Result      json.RawMessage `json:"result,omitempty"`
 	Answer      json.RawMessage `json:"answer,omitempty"` // status line, header fields and sizes of the target's answer
 	Erased      bool            `json:"erased,omitempty"` // the retention is over
+	Place       *Place          `json:"journal,omitempty"`
+}
+
+// Place says where the journal has an execution.
+type Place struct {
+	Accepted uint64 `json:"accepted_seq"` // the entry that accepted it
+	Last     uint64 `json:"last_seq"`     // the entry that changed it last
+	Verified bool   `json:"verified"`     // the journal verified when the daemon started, and the index that names these entries carries the vault's mark
 }
 
 // Effect is exactly what will be, or was, sent. The credential stands as ‹credential NAME›.

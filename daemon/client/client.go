@@ -414,9 +414,11 @@ func (o *Operator) RevokeSession(ctx context.Context, run string) error {
 
 // Query selects activity. Empty fields match everything.
 type Query struct {
-	Run, Tool, State string
-	Since            time.Time
-	Limit            int
+	Run, Tool, State, Credential string
+	Text                         string // in the id, tool, target, actor, credential or reason, whatever the case
+	Since, Until                 time.Time
+	Before                       string // an execution id: the page after the one that ended with it
+	Limit                        int
 }
 
 func (q Query) encode() string {
@@ -429,6 +431,12 @@ func (q Query) encode() string {
 	set("run", q.Run)
 	set("tool", q.Tool)
 	set("state", q.State)
+	set("credential", q.Credential)
+	set("text", q.Text)
+	set("before", q.Before)
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.UTC().Format(time.RFC3339))
+	}
 	if !q.Since.IsZero() {
 		v.Set("since", q.Since.UTC().Format(time.RFC3339))
 	}

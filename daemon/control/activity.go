@@ -18,20 +18,27 @@ const (
 func query(r request) (Query, error) {
 	values := r.URL.Query()
 	for name := range values {
-		if !slices.Contains([]string{"run", "tool", "state", "since", "limit"}, name) {
+		if !slices.Contains([]string{"run", "tool", "state", "credential", "text", "since", "until", "before", "limit"}, name) {
 			return Query{}, api.Errorf(api.CodeUsage, "%q is not something to select activity by", name)
 		}
 	}
-	q := Query{Run: values.Get("run"), Tool: values.Get("tool"), State: values.Get("state"), Limit: defaultLimit}
+	q := Query{
+		Run: values.Get("run"), Tool: values.Get("tool"), State: values.Get("state"), Credential: values.Get("credential"), Text: values.Get("text"), Before: values.Get("before"),
+		Limit: defaultLimit,
+	}
 	if q.State != "" && !slices.Contains(execution.States(), execution.State(q.State)) {
 		return Query{}, api.Errorf(api.CodeUsage, "%q is no state", q.State).WithHint("states are %v", execution.States())
 	}
-	if text := values.Get("since"); text != "" {
-		since, err := time.Parse(time.RFC3339, text)
+	for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		text := values.Get(name)
+		if text == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			return Query{}, api.Errorf(api.CodeUsage, "%q is not an RFC 3339 time", text)
 		}
-		q.Since = since
+		*into = at
 	}
 	if text := values.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -135,6 +142,9 @@ func (s *Server) payload(r request) (any, error) {
 		return nil, err
 	}
 	out := api.Payload{ExecutionID: x.ID, Arguments: p.Arguments, Result: p.Result, Answer: p.Answer, Erased: p.Erased}
+	if p.Place.Accepted > 0 {
+		out.Place = &p.Place
+	}
 	if p.Effect != nil {
 		e := Effect(*p.Effect)
 		out.Effect = &e

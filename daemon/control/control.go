@@ -129,9 +129,12 @@ type Peer struct {
 
 // Query narrows a list of executions. Empty fields match everything.
 type Query struct {
-	Run, Tool, State string
-	Since            time.Time
-	Limit            int // 0: no limit
+	Run, Tool, State, Credential string
+	Text                         string // in the id, tool, target, actor, credential or reason, whatever the case
+	Since                        time.Time
+	Until                        time.Time
+	Before                       string // an execution id: the page after the one that ended with it
+	Limit                        int    // 0: no limit
 }
 
 // CardView is one card with everything that is shown beside it.
@@ -183,6 +186,7 @@ type Payload struct {
 	Result    json.RawMessage
 	Answer    json.RawMessage
 	Erased    bool
+	Place     api.Place
 }
 
 // Config is what a Server is made of. Everything is required but where it says otherwise.

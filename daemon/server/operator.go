@@ -206,7 +206,7 @@ func (o *operatorSide) Execution(id string) (execution.Execution, bool, error) {
 // List returns the newest first.
 func (o *operatorSide) List(q control.Query) ([]execution.Execution, error) {
 	o.s.records.Settle()
-	iq := index.Query{Run: q.Run, Tool: q.Tool, Since: q.Since, Limit: q.Limit}
+	iq := index.Query{Run: q.Run, Tool: q.Tool, Credential: q.Credential, Text: q.Text, Since: q.Since, Until: q.Until, Before: q.Before, Limit: q.Limit}
 	if q.State != "" {
 		if !slices.Contains(execution.States(), execution.State(q.State)) {
 			return nil, api.Errorf(api.CodeUsage, "%q is no state; the states are %v", q.State, execution.States())
@@ -245,7 +245,7 @@ func (o *operatorSide) Watch(ctx context.Context, q control.Query) <-chan execut
 				return
 			}
 			x := c.Execution
-			if x == nil || q.Run != "" && x.Run != q.Run || q.Tool != "" && x.Tool != q.Tool || q.State != "" && string(x.State) != q.State || x.AcceptedAt.Before(q.Since) {
+			if x == nil || q.Credential != "" && x.Credential != q.Credential || q.Run != "" && x.Run != q.Run || q.Tool != "" && x.Tool != q.Tool || q.State != "" && string(x.State) != q.State || x.AcceptedAt.Before(q.Since) {
 				continue
 			}
 			select {
@@ -267,10 +267,14 @@ func (o *operatorSide) Payload(_ context.Context, id string) (control.Payload, e
 	if !ok {
 		return control.Payload{}, fmt.Errorf("opening the payload of %q: %w", id, engine.ErrUnknown)
 	}
-	if x.Pruned {
-		return control.Payload{Erased: true}, nil
-	}
 	var p control.Payload
+	if accepted, last, found, err := o.s.records.Index().Changed(id); err == nil && found {
+		p.Place = api.Place{Accepted: accepted.Seq, Last: last.Seq, Verified: o.s.records.Journal().Quarantine() == nil && o.s.records.Index().Verified()}
+	}
+	if x.Pruned {
+		p.Erased = true
+		return p, nil
+	}
 	b, err := o.s.records.Payload(id, execution.KindAccepted)
 	if err != nil {
 		return p, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/client"
 )
 
 func wantCode(t *testing.T, err error, want api.Code) *api.Error {
@@ -117,6 +118,19 @@ func TestAChangedOrRemovedContractDoesNotHideWhatWasSentUnderIt(t *testing.T) {
 		t.Errorf("the contract in force sends %s", out.raw)
 	}
 	s.wantActed(2)
+
+	newest, err := s.operator.Activity(t.Context(), client.Query{Limit: 1})
+	if err != nil || len(newest) != 1 {
+		t.Fatalf("the newest execution: %v, %v", newest, err)
+	}
+	older, err := s.operator.Activity(t.Context(), client.Query{Limit: 1, Before: newest[0].ExecutionID, Credential: newest[0].Credential, Text: "pay"})
+	if err != nil || len(older) != 1 || older[0].ExecutionID != lost.ID {
+		t.Errorf("the page after the newest is %v, %v", older, err)
+	}
+	p, err := s.operator.Payload(t.Context(), newest[0].ExecutionID)
+	if err != nil || p.Place == nil || !p.Place.Verified || p.Place.Accepted == 0 || p.Place.Last <= p.Place.Accepted {
+		t.Errorf("the journal has it at %+v, %v", p.Place, err)
+	}
 }
 
 // tamper changes one byte of an entry that is neither first nor last.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -317,8 +318,13 @@ func (d *Daemon) List(q control.Query) ([]execution.Execution, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []execution.Execution
+	after := q.Before == ""
 	for _, x := range slices.Backward(d.executions) {
-		if (q.Run == "" || x.Run == q.Run) && (q.Tool == "" || x.Tool == q.Tool) && (q.State == "" || string(x.State) == q.State) && !x.AcceptedAt.Before(q.Since) {
+		if !after {
+			after = x.ID == q.Before
+			continue
+		}
+		if (q.Credential == "" || x.Credential == q.Credential) && strings.Contains(x.ID+" "+x.Tool+" "+x.Target, q.Text) && (q.Until.IsZero() || x.AcceptedAt.Before(q.Until)) && (q.Run == "" || x.Run == q.Run) && (q.Tool == "" || x.Tool == q.Tool) && (q.State == "" || string(x.State) == q.State) && !x.AcceptedAt.Before(q.Since) {
 			if d.Lag != nil {
 				x = d.Lag(x)
 			}
@@ -354,7 +360,7 @@ func (d *Daemon) Payload(context.Context, string) (control.Payload, error) {
 		return control.Payload{}, vault.ErrLocked
 	}
 	e := Effect()
-	return control.Payload{Arguments: []byte(`{"amount":5}`), Effect: &e, Result: []byte(`{"content":[]}`)}, nil
+	return control.Payload{Arguments: []byte(`{"amount":5}`), Effect: &e, Result: []byte(`{"content":[]}`), Place: api.Place{Accepted: 3, Last: 6, Verified: true}}, nil
 }
 
 // Check implements control.Verdicts: the target always says that it is under way.
