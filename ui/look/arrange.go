@@ -239,3 +239,33 @@ func (l *factLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
 	}
 	return m
 }
+
+// Wrap puts things side by side, and in further lines where there is no room.
+func Wrap(list ...fyne.CanvasObject) *fyne.Container { return container.New(&wrapLayout{}, list...) }
+
+type wrapLayout struct{ width float32 }
+
+func (l *wrapLayout) each(o []fyne.CanvasObject, f func(o fyne.CanvasObject, x, y float32, s fyne.Size)) (height float32) {
+	var x, y, row float32
+	for _, o := range o {
+		s := o.MinSize()
+		if x > 0 && l.width > 0 && x+s.Width > l.width {
+			x, y, row = 0, y+row+4, 0
+		}
+		f(o, x, y, s)
+		x, row = x+s.Width+lineGap, max(row, s.Height)
+	}
+	return y + row
+}
+
+func (l *wrapLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
+	l.width = s.Width
+	l.each(o, func(o fyne.CanvasObject, x, y float32, s fyne.Size) {
+		o.Move(fyne.NewPos(x, y))
+		o.Resize(s)
+	})
+}
+
+func (l *wrapLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
+	return fyne.NewSize(120, l.each(o, func(fyne.CanvasObject, float32, float32, fyne.Size) {}))
+}

@@ -45,7 +45,6 @@ func newText(runs []Run) *Text {
 // Set replaces the text.
 func (t *Text) Set(runs ...Run) {
 	t.runs = marked(runs)
-	t.flow(t.width)
 	t.Refresh()
 }
 

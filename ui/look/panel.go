@@ -118,6 +118,12 @@ func (t Tone) colors() (text, back fyne.ThemeColorName) {
 	return Muted, Sunken
 }
 
+// Color is the colour of text in this tone.
+func (t Tone) Color() fyne.ThemeColorName {
+	c, _ := t.colors()
+	return c
+}
+
 // NewNotice is content that has to be taken in a certain way: a shape, a coloured edge and the words.
 func NewNotice(t Tone, shape Shape, content fyne.CanvasObject) *Panel {
 	text, back := t.colors()

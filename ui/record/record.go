@@ -129,6 +129,12 @@ func (v *View) Over(e api.CardEvent, what fyne.CanvasObject) {
 	v.Set(nil, nil, v.foot())
 }
 
+// Say shows something above the record, until another one takes the place.
+func (v *View) Say(o fyne.CanvasObject) {
+	v.said = o
+	v.Set(nil, v.body(), nil)
+}
+
 func (v *View) unfocus() {
 	c := fyne.CurrentApp().Driver().CanvasForObject(v)
 	if c == nil {
@@ -264,6 +270,13 @@ func Payload(p api.Payload) []fyne.CanvasObject {
 	var list []fyne.CanvasObject
 	if p.Erased {
 		list = append(list, look.NewNotice(look.Calm, look.ShapeInfo, look.Body(words.Say("payload.erased"))))
+	}
+	if p.Place != nil {
+		tone, shape, text := look.Fine, look.ShapeLock, words.Say("payload.verified")
+		if !p.Place.Verified {
+			tone, shape, text = look.Wrong, look.ShapeWarning, words.Say("payload.unverified")
+		}
+		list = append(list, look.NewNotice(tone, shape, look.Body(words.Say("payload.place", "From", p.Place.Accepted, "To", p.Place.Last)+" "+text)))
 	}
 	if p.Effect != nil {
 		list = append(list, look.Section(words.Say("payload.sent"), look.Sent(*p.Effect)))
