@@ -159,6 +159,19 @@ type ActionRequest struct {
 	Source []byte `json:"source"`
 }
 
+// Setting is one security setting. It lies in the vault.
+type Setting struct {
+	Key     string `json:"setting"`
+	Value   string `json:"value"`
+	Default string `json:"default"`
+	Meaning string `json:"meaning,omitempty"`
+}
+
+// SettingRequest changes one; no value means its default.
+type SettingRequest struct {
+	Value *string `json:"value"`
+}
+
 // Quarantine ends a quarantine.
 type Quarantine struct {
 	Reason string `json:"reason"`

@@ -479,6 +479,16 @@ func (o *Operator) Settle(ctx context.Context, id string, in api.Verdict) (api.R
 	return call[api.Record](ctx, o, http.MethodPost, "/v1/activity/"+url.PathEscape(id)+"/settle", true, in)
 }
 
+// Settings lists the security settings.
+func (o *Operator) Settings(ctx context.Context) ([]api.Setting, error) {
+	return call[[]api.Setting](ctx, o, http.MethodGet, "/v1/settings", true, nil)
+}
+
+// ChangeSetting changes a security setting; nil is its default.
+func (o *Operator) ChangeSetting(ctx context.Context, key string, value *string) (api.Setting, error) {
+	return call[api.Setting](ctx, o, http.MethodPut, "/v1/settings/"+url.PathEscape(key), true, api.SettingRequest{Value: value})
+}
+
 // AcceptQuarantine ends a quarantine.
 func (o *Operator) AcceptQuarantine(ctx context.Context, reason string) error {
 	_, err := call[none](ctx, o, http.MethodPost, "/v1/journal/accept", true, api.Quarantine{Reason: reason})

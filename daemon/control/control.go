@@ -108,6 +108,13 @@ type Journal interface {
 	AcceptQuarantine(ctx context.Context, reason, by string) error
 }
 
+// Settings holds the security settings. All methods are safe for concurrent use and fail while the vault is locked; what they changed is durable, and in force, when they return.
+type Settings interface {
+	Settings(ctx context.Context) ([]api.Setting, error)
+	// ChangeSetting takes nil for the default.
+	ChangeSetting(ctx context.Context, key string, value *string, by string) (api.Setting, error)
+}
+
 // Prover checks the operator's proof. It is safe for concurrent use. A passphrase is one way; a ticket that a passphrase earned is another.
 type Prover interface {
 	// Prove returns who proved presence. value is the proof of the scheme as it came, which the caller wipes. Wrong ones are counted by whoever checks them.
@@ -200,6 +207,7 @@ type Config struct {
 	Sessions    Sessions
 	Actions     Actions
 	Journal     Journal
+	Settings    Settings
 	Prover      Prover
 	Ancestry    Ancestry
 	Tickets     *Tickets // optional: without it nobody earns a ticket. Prover has to take them
@@ -220,7 +228,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
-		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Journal": cfg.Journal == nil, "Prover": cfg.Prover == nil,
+		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "Prover": cfg.Prover == nil,
 		"Ancestry": cfg.Ancestry == nil, "Now": cfg.Now == nil,
 	} {
 		if missing {

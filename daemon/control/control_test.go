@@ -143,6 +143,8 @@ var everything = []struct{ method, path, body string }{
 	{"GET", "/v1/activity/act_1/payload", ""},
 	{"POST", "/v1/activity/act_1/check", ""},
 	{"POST", "/v1/activity/act_1/settle", `{"done":true}`},
+	{"GET", "/v1/settings", ""},
+	{"PUT", "/v1/settings/card_ttl", `{"value":"24h"}`},
 	{"POST", "/v1/journal/accept", `{"reason":"x"}`},
 }
 

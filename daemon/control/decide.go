@@ -129,6 +129,16 @@ func (s *Server) removeAction(r request) (any, error) {
 	return nil, s.cfg.Actions.RemoveAction(r.Context(), r.PathValue("name"), r.by)
 }
 
+func (s *Server) settings(r request) (any, error) { return s.cfg.Settings.Settings(r.Context()) }
+
+func (s *Server) changeSetting(r request) (any, error) {
+	var in api.SettingRequest
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	return s.cfg.Settings.ChangeSetting(r.Context(), r.PathValue("key"), in.Value, r.by)
+}
+
 func (s *Server) acceptQuarantine(r request) (any, error) {
 	var in api.Quarantine
 	if err := r.decode(&in); err != nil {

@@ -98,6 +98,9 @@ func (s *Server) handler() http.Handler {
 	call("POST /v1/activity/{id}/check", proof, s.check)
 	call("POST /v1/activity/{id}/settle", proof, s.settle)
 
+	call("GET /v1/settings", proof, s.settings)
+	call("PUT /v1/settings/{key}", proof, s.changeSetting)
+
 	call("POST /v1/journal/accept", proof, s.acceptQuarantine)
 
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

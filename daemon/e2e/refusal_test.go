@@ -62,7 +62,8 @@ var refusals = []struct {
 		}
 		return r
 	}},
-	{"nobody answers the card", "approval_expired", "card_ttl: 10s\n", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+	{"nobody answers the card", "approval_expired", "", func(t *testing.T, s *stand, kind clientKind, transport string) *result {
+		s.spctl("settings", "set", "card_ttl", "10s")
 		c := startClient(t, kind)
 		c.connect(s.server(transport))
 		return c.mustCall(request{tool: "charge_once", args: args("A-1")})

@@ -230,6 +230,13 @@ type waiter struct {
 	run  *run
 }
 
+// SetCardTTL says how long the cards wait that are put up from now on.
+func (e *Engine) SetCardTTL(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cfg.CardTTL = d
+}
+
 // New returns an engine that is locked. Start must be called before the first call.
 func New(cfg Config) (*Engine, error) {
 	switch {

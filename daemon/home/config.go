@@ -18,8 +18,6 @@ import (
 // Config is what config.yaml says, with the defaults in place. Security settings are not here but in the vault, because an agent can edit files.
 type Config struct {
 	AnswerWithin time.Duration // answer_within: after it, a call that is not finished is answered "pending"; below common clients' time limits
-	CardTTL      time.Duration // card_ttl: how long a card waits for the person
-	IdleLock     time.Duration // idle_lock: the vault locks when nothing used it for this long; 0 ("never") switches it off
 	MCPHTTP      string        // mcp_http: loopback address of the MCP listener; empty is off
 	Actions      string        // actions: the folder of the contracts
 	SegmentSize  int64         // segment_size: bytes of one journal segment
@@ -34,8 +32,8 @@ const (
 // file is config.yaml as it is written.
 type file struct {
 	AnswerWithin *string `yaml:"answer_within"`
-	CardTTL      *string `yaml:"card_ttl"`
-	IdleLock     *string `yaml:"idle_lock"`
+	CardTTL      *string `yaml:"card_ttl"`  // of earlier versions
+	IdleLock     *string `yaml:"idle_lock"` // of earlier versions
 	MCPHTTP      *string `yaml:"mcp_http"`
 	Actions      *string `yaml:"actions"`
 	SegmentSize  *string `yaml:"segment_size"`
@@ -64,7 +62,7 @@ func (h Home) LoadConfig() (Config, error) {
 }
 
 func parseConfig(b []byte) (Config, error) {
-	c := Config{AnswerWithin: 45 * time.Second, CardTTL: 10 * time.Minute, IdleLock: 15 * time.Minute, SegmentSize: 64 << 20}
+	c := Config{AnswerWithin: 45 * time.Second, SegmentSize: 64 << 20}
 	var f file
 	err := yaml.NewDecoder(bytes.NewReader(b), yaml.DisallowUnknownField()).Decode(&f)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -72,10 +70,6 @@ func parseConfig(b []byte) (Config, error) {
 	}
 	duration := func(name string, text *string, into *time.Duration, least, most time.Duration) error {
 		if text == nil {
-			return nil
-		}
-		if name == "idle_lock" && *text == "never" {
-			*into = 0
 			return nil
 		}
 		d, err := time.ParseDuration(*text)
@@ -88,11 +82,10 @@ func parseConfig(b []byte) (Config, error) {
 	if err := duration("answer_within", f.AnswerWithin, &c.AnswerWithin, time.Second, 10*time.Minute); err != nil {
 		return Config{}, err
 	}
-	if err := duration("card_ttl", f.CardTTL, &c.CardTTL, 10*time.Second, 24*time.Hour); err != nil {
-		return Config{}, err
-	}
-	if err := duration("idle_lock", f.IdleLock, &c.IdleLock, 10*time.Second, 24*time.Hour); err != nil {
-		return Config{}, err
+	for name, text := range map[string]*string{"card_ttl": f.CardTTL, "idle_lock": f.IdleLock} {
+		if text != nil {
+			return Config{}, at(b, name, "this is a security setting, and lies in the vault, where an agent cannot edit it: remove this line, then run `spctl settings set %s %s`", name, *text)
+		}
 	}
 	if f.MCPHTTP != nil && *f.MCPHTTP != "off" && *f.MCPHTTP != "false" {
 		if err := CheckLoopback(*f.MCPHTTP); err != nil {
@@ -142,7 +135,7 @@ func yamlError(err error) error {
 		return fmt.Errorf(" %w", err)
 	}
 	p := ye.GetToken().Position
-	return fmt.Errorf("%d:%d: %s; known fields are answer_within, card_ttl, idle_lock, mcp_http, actions and segment_size", p.Line, p.Column, ye.GetMessage())
+	return fmt.Errorf("%d:%d: %s; known fields are answer_within, mcp_http, actions and segment_size", p.Line, p.Column, ye.GetMessage())
 }
 
 // at names the line of a top-level field.

@@ -131,14 +131,14 @@ func TestConfigDefaultsAndValues(t *testing.T) {
 	must(t, h.Create())
 	c, err := h.LoadConfig()
 	must(t, err)
-	want := home.Config{AnswerWithin: 45 * time.Second, CardTTL: 10 * time.Minute, IdleLock: 15 * time.Minute, Actions: h.Actions(), SegmentSize: 64 << 20}
+	want := home.Config{AnswerWithin: 45 * time.Second, Actions: h.Actions(), SegmentSize: 64 << 20}
 	if c != want {
 		t.Errorf("defaults: got %+v, want %+v", c, want)
 	}
-	must(t, os.WriteFile(h.ConfigFile(), []byte("answer_within: 5s\ncard_ttl: 1m\nidle_lock: never\nmcp_http: 127.0.0.1:0\nactions: mine\nsegment_size: 1MiB\n"), 0o600))
+	must(t, os.WriteFile(h.ConfigFile(), []byte("answer_within: 5s\nmcp_http: 127.0.0.1:0\nactions: mine\nsegment_size: 1MiB\n"), 0o600))
 	c, err = h.LoadConfig()
 	must(t, err)
-	want = home.Config{AnswerWithin: 5 * time.Second, CardTTL: time.Minute, MCPHTTP: "127.0.0.1:0", Actions: filepath.Join(h.Config, "mine"), SegmentSize: 1 << 20}
+	want = home.Config{AnswerWithin: 5 * time.Second, MCPHTTP: "127.0.0.1:0", Actions: filepath.Join(h.Config, "mine"), SegmentSize: 1 << 20}
 	if c != want {
 		t.Errorf("values: got %+v, want %+v", c, want)
 	}
@@ -150,8 +150,10 @@ func TestConfigDefaultsAndValues(t *testing.T) {
 
 func TestConfigErrorsNameLineAndColumn(t *testing.T) {
 	for text, want := range map[string]string{
-		"card_ttl: 1m\nanswer_whithin: 5s\n":         ":2:1: ",
-		"\ncard_ttl: soon\n":                         ":2:11: card_ttl: \"soon\"",
+		"segment_size: 1MiB\nanswer_whithin: 5s\n":   ":2:1: ",
+		"\nanswer_within: soon\n":                    ":2:16: answer_within: \"soon\"",
+		"\ncard_ttl: 1h\n":                           ":2:11: card_ttl: this is a security setting, and lies in the vault",
+		"idle_lock: never\n":                         ":1:12: idle_lock: this is a security setting",
 		"mcp_http: 0.0.0.0:80\n":                     ":1:11: mcp_http: \"0.0.0.0:80\" is not a loopback",
 		"segment_size: 1\n":                          ":1:15: segment_size: ",
 		"answer_within: 999h\n":                      ":1:16: answer_within: ",

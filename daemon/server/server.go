@@ -62,7 +62,9 @@ type Server struct {
 	mcp     *mcpserver.Server
 	control *control.Server
 	tickets *control.Tickets
-	peers   *peer.Identifier
+
+	settings atomic.Pointer[settings] // replaced as a whole; of the last open vault
+	peers    *peer.Identifier
 
 	agent, operator net.Listener
 	web             net.Listener
@@ -97,6 +99,8 @@ func Open(cfg Config) (_ *Server, err error) {
 		}
 		s.conf.MCPHTTP = cfg.MCPHTTP
 	}
+	usual := defaultSettings()
+	s.settings.Store(&usual)
 	s.files = &actionFiles{dir: s.conf.Actions, log: cfg.Logger}
 	// What was opened is closed again if something after it fails.
 	var undo []func() error
@@ -133,7 +137,7 @@ func Open(cfg Config) (_ *Server, err error) {
 	}
 	s.engine, err = engine.New(engine.Config{
 		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels,
-		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin, CardTTL: s.conf.CardTTL,
+		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin,
 		Notify: func(n engine.Notice) {
 			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)
 		},
@@ -150,9 +154,6 @@ func Open(cfg Config) (_ *Server, err error) {
 	}
 	return s, s.listen(cfg)
 }
-
-// ticketLifetime is how long a ticket counts at most. The idle lock ends it earlier.
-const ticketLifetime = 8 * time.Hour
 
 // hold binds to the process behind the operator's socket.
 func (s *Server) hold(p control.Peer) (control.Held, error) { return s.peers.Hold(p.PID, p.Start) }
@@ -180,7 +181,7 @@ func (s *Server) listen(cfg Config) (err error) {
 		return err
 	}
 	if s.tickets, err = control.NewTickets(control.TicketsConfig{
-		Prover: control.Passphrases(s.vault), Hold: s.hold, Now: time.Now, Random: rand.Reader, Lifetime: func() time.Duration { return ticketLifetime },
+		Prover: control.Passphrases(s.vault), Hold: s.hold, Now: time.Now, Random: rand.Reader, Lifetime: func() time.Duration { return s.settings.Load().ticketLifetime },
 	}); err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
-		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts,
+		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts, Settings: parts,
 		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
@@ -320,22 +321,24 @@ func (s *Server) acceptAgents(ctx context.Context) {
 // touch notes that the vault is in use.
 func (s *Server) touch() { s.used.Store(time.Now().UnixNano()) }
 
-// watchIdle locks the vault when nothing has used it for idle_lock.
+// watchIdle locks the vault when nothing has used it for the setting idle_lock.
 func (s *Server) watchIdle(ctx context.Context) {
-	if s.conf.IdleLock == 0 {
-		return
-	}
-	t := time.NewTicker(min(s.conf.IdleLock/4, 30*time.Second))
+	const least, most = 100 * time.Millisecond, 10 * time.Second
+	t := time.NewTimer(most)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if s.vault.Status() == vault.Unlocked && time.Since(time.Unix(0, s.used.Load())) >= s.conf.IdleLock {
-				s.lock("nothing used it for " + s.conf.IdleLock.String())
+		}
+		left := most
+		if after := s.settings.Load().idleLock; after != 0 && s.vault.Status() == vault.Unlocked {
+			if left = after - time.Since(time.Unix(0, s.used.Load())); left <= 0 {
+				s.lock("nothing used it for " + after.String())
 			}
 		}
+		t.Reset(min(max(left, least), most))
 	}
 }
 

@@ -59,6 +59,9 @@ func (s *Server) opened() error {
 		if _, err := s.records.Unlocked(keys); err != nil {
 			return fmt.Errorf("authenticating the records: %w", err)
 		}
+		if err := s.loadSettings(); err != nil {
+			return err
+		}
 		if err := s.engine.Recover(); err != nil {
 			return err
 		}
@@ -211,4 +214,6 @@ type engineNote struct {
 	Digest     string `json:"digest,omitempty"`
 	By         string `json:"by,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	Setting    string `json:"setting,omitempty"`
+	Value      string `json:"value,omitempty"` // of the setting; empty is its default
 }

@@ -2,6 +2,7 @@
 package controltest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -48,6 +49,7 @@ type Daemon struct {
 	cardWatch  []chan control.CardChange
 	workWatch  []chan execution.Execution
 	quarantine bool
+	ttl        string   // the one setting
 	answers    []string // "CARD ANSWER REASON", in order
 }
 
@@ -109,7 +111,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	}
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
-		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Journal: d, Ancestry: d,
+		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Journal: d, Settings: d, Ancestry: d,
 		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err
@@ -446,6 +448,34 @@ func (d *Daemon) RemoveAction(_ context.Context, name, _ string) error {
 		return api.Errorf(api.CodeMissing, "there is no action %q", name)
 	}
 	return nil
+}
+
+// Settings implements control.Settings, with one setting.
+func (d *Daemon) Settings(context.Context) ([]api.Setting, error) {
+	if d.Vault.Status() != vault.Unlocked {
+		return nil, vault.ErrLocked
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return []api.Setting{{Key: "card_ttl", Value: cmp.Or(d.ttl, "10m0s"), Default: "10m0s", Meaning: "how long a card waits for you"}}, nil
+}
+
+// ChangeSetting implements control.Settings.
+func (d *Daemon) ChangeSetting(ctx context.Context, key string, value *string, _ string) (api.Setting, error) {
+	if key != "card_ttl" {
+		return api.Setting{}, api.Errorf(api.CodeMissing, "there is no setting %q", key)
+	}
+	d.mu.Lock()
+	d.ttl = ""
+	if value != nil {
+		d.ttl = *value
+	}
+	d.mu.Unlock()
+	list, err := d.Settings(ctx)
+	if err != nil {
+		return api.Setting{}, err
+	}
+	return list[0], nil
 }
 
 // AcceptQuarantine implements control.Journal.
