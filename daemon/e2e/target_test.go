@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"singlepass.dev/daemon/e2e/ledger"
@@ -29,6 +30,26 @@ func (tg *target) plan(modes ...ledger.Mode) {
 	tg.t.Helper()
 	tg.send(map[string]any{"op": "plan", "modes": modes})
 	tg.next("acknowledgement", event("done"))
+}
+
+// status says how the target answers who asks what became of a key.
+func (tg *target) status(st ledger.Status) {
+	tg.t.Helper()
+	tg.send(map[string]any{"op": "status", "status": st})
+	tg.next("acknowledgement", event("done"))
+}
+
+// nextQuestion waits until the target was asked once more what became of a key.
+func (tg *target) nextQuestion() {
+	tg.t.Helper()
+	tg.next("question", func(l line) bool {
+		var e ledger.Event
+		if l.Name != "entry" {
+			return false
+		}
+		l.into(tg.t, &e)
+		return strings.HasPrefix(e.Entry.Path, "/status/")
+	})
 }
 
 // release lets held answers go.

@@ -58,6 +58,14 @@ const (
 	Fail   Mode = "fail"   // a 500 with the receipt: the effect happened and the target says it is unwell
 )
 
+// Status says how GET /status/KEY answers. The zero value tells the truth.
+type Status string
+
+const (
+	Late Status = "late" // what was done does not show yet: "not_done" for every key
+	Down Status = "down" // 503
+)
+
 // Event is told to Config.Notify.
 type Event struct {
 	Event string `json:"event"` // "entry": a line is durable; "answered", "gone": what became of the answer
@@ -78,6 +86,7 @@ type Server struct {
 	plans    []Mode           // taken by the next requests that have an effect
 	released chan struct{}    // closed by Release, then replaced
 	answers  map[string]saved // by path and key
+	status   Status
 }
 
 type saved struct {
@@ -108,6 +117,13 @@ func (s *Server) Release() {
 	s.released = make(chan struct{})
 }
 
+// SetStatus sets how questions about keys are answered from now on.
+func (s *Server) SetStatus(st Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = st
+}
+
 const maxBody = 1 << 20
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -131,6 +147,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.act(w, r, e)
 }
 
+var errDown = errors.New("the status of keys cannot be told now")
+
 // read answers GET /status/KEY with what became of that key, and every other path with a constant.
 func (s *Server) read(w http.ResponseWriter, e Entry) {
 	e.Kind = Read
@@ -139,14 +157,21 @@ func (s *Server) read(w http.ResponseWriter, e Entry) {
 	answer := map[string]any{"balance": 250}
 	if key, ok := strings.CutPrefix(e.Path, "/status/"); ok {
 		answer = map[string]any{"state": "not_done"}
+		if s.status == Down {
+			err = errors.Join(err, errDown)
+		}
 		for known, a := range s.answers {
-			if strings.HasSuffix(known, " "+key) {
+			if s.status == "" && strings.HasSuffix(known, " "+key) {
 				answer = map[string]any{"state": "done", "receipt": a.receipt}
 			}
 		}
 	}
 	s.mu.Unlock()
-	if err != nil {
+	switch {
+	case errors.Is(err, errDown):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -1,7 +1,7 @@
 // Command target runs the ledger in a process of its own, so that it outlives whatever the test kills.
 //
 // It prints JSON Lines: {"event":"ready","url":…} and then the ledger's events. It obeys JSON Lines on standard input,
-// {"op":"plan","modes":[…]} and {"op":"release"}, and acknowledges each with {"event":"done"}; at the end of its input it exits.
+// {"op":"plan","modes":[…]}, {"op":"status","status":…} and {"op":"release"}, and acknowledges each with {"event":"done"}; at the end of its input it exits.
 package main
 
 import (
@@ -55,8 +55,9 @@ func run() error {
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {
 			var order struct {
-				Op    string
-				Modes []ledger.Mode
+				Op     string
+				Modes  []ledger.Mode
+				Status ledger.Status
 			}
 			if err := json.Unmarshal(in.Bytes(), &order); err != nil {
 				orders <- fmt.Errorf("reading order: %w", err)
@@ -65,6 +66,8 @@ func run() error {
 			switch order.Op {
 			case "plan":
 				server.Plan(order.Modes...)
+			case "status":
+				server.SetStatus(order.Status)
 			case "release":
 				server.Release()
 			default:
