@@ -32,6 +32,7 @@ type Contract struct {
 	Approval    Approval
 	HTTP        *HTTP // with channel http
 	MCP         *MCP  // with channel mcp
+	Generic     bool  // made by GenericHTTP: the arguments are the request
 	Replay      Replay
 	Retention   Retention
 	Digest      string // "sha256:" and the hash of the exact bytes of the file; what the operator accepts

@@ -73,6 +73,11 @@ func (a *Action) Prepare(raw json.RawMessage) (Prepared, error) {
 	if err := in.validate(values); err != nil {
 		return Prepared{}, err
 	}
+	if a.contract.Generic {
+		if _, wrong := genericRequest(values); wrong != nil {
+			return Prepared{}, wrong
+		}
+	}
 	p.Arguments = fingerprint.Append(make([]byte, 0, len(raw)+32), values)
 	return p, nil
 }
@@ -106,7 +111,13 @@ func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, inten
 	in := fingerprint.Input{
 		Actor: actor, Tool: c.Action, Channel: string(c.Channel), CredentialRef: c.Credential, Arguments: a.FingerprintArguments(mac, p), IntentScope: intentScope,
 	}
-	if c.MCP != nil {
+	if c.Generic {
+		request, wrong := genericRequest(p.values)
+		if wrong != nil {
+			return "" // cannot happen: Prepare has checked it
+		}
+		in.Target, in.Method, in.Arguments = request.URL, request.Method, genericFingerprint(request)
+	} else if c.MCP != nil {
 		// Not the upstream's identity: a command that was changed since does not hide what was already sent. Nor its credential, for the same reason.
 		in.Target, in.Method, in.CredentialRef = "mcp:"+c.MCP.Upstream+"/"+c.MCP.Tool, "tools/call", ""
 	} else {

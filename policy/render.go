@@ -20,6 +20,13 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 	if c.MCP != nil {
 		return a.renderMCP(p)
 	}
+	if c.Generic {
+		request, wrong := genericRequest(p.values)
+		if wrong != nil {
+			return effect.Effect{}, wrong
+		}
+		return effect.Effect{Channel: effect.HTTP, HTTP: request, Auth: &effect.Auth{Credential: c.Credential}}, nil
+	}
 	r := renderer{values: p.values, id: id, in: c.input}
 	request := r.request(c.HTTP, a.ownContentType)
 	request.Success = slices.Clone(a.success)

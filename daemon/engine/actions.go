@@ -62,10 +62,28 @@ type actionSet struct {
 	proposed map[string]bool
 	changed  chan struct{} // closed when the set is replaced
 	tools    []call.Tool
+
+	credentials []vault.Credential // by name
 }
 
 func newActionSet(version uint64) *actionSet {
 	return &actionSet{version: version, current: map[string]*boundAction{}, retired: map[string][]*boundAction{}, proposed: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// listTools makes the list that agents see.
+func (s *actionSet) listTools() {
+	s.tools = nil
+	for _, name := range slices.Sorted(maps.Keys(ownTools)) {
+		s.tools = append(s.tools, ownTools[name].Tool)
+	}
+	if s.offersGeneric() {
+		if a, err := genericAction("", execution.Irreversible, false); err == nil {
+			s.tools = append(s.tools, a.tool)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.current)) {
+		s.tools = append(s.tools, s.current[name].tool)
+	}
 }
 
 // forTool returns the contract in force and then the withdrawn ones.
@@ -100,16 +118,15 @@ func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...strin
 		b := bind(a, true)
 		set.retired[b.name] = append(set.retired[b.name], b)
 	}
-	for _, name := range slices.Sorted(maps.Keys(ownTools)) {
-		set.tools = append(set.tools, ownTools[name].Tool)
-	}
-	for _, name := range slices.Sorted(maps.Keys(set.current)) {
-		set.tools = append(set.tools, set.current[name].tool)
-	}
+	set.credentials = old.credentials
+	set.listTools()
 	e.actions.Store(set)
 	close(old.changed)
 	for _, l := range e.liveOf(func(l *live) bool {
 		b := set.current[l.x.Tool]
+		if l.x.Tool == policy.GenericHTTPTool { // made of its credential, whose change withdraws it
+			return false
+		}
 		return b == nil || b.digest != l.x.ContractDigest
 	}) {
 		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the action's contract was changed before it was sent")

@@ -28,6 +28,10 @@ type reading struct {
 func (e *Engine) read(q *request) {
 	q.set, q.secrets = e.actions.Load(), e.secrets.Load()
 	q.readings = q.readings[:0]
+	if q.Tool == policy.GenericHTTPTool {
+		q.readings = e.genericReadings(q)
+		return
+	}
 	for _, a := range q.set.forTool(q.Tool) {
 		rd := reading{action: a}
 		rd.err = e.understand(q, &rd)

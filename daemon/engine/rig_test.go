@@ -39,7 +39,8 @@ type keys struct {
 	mac, index []byte
 	private    hpke.PrivateKey
 	perUse     atomic.Bool
-	read       func() // optional: called after a credential was looked up, before the engine gets it
+	edit       func(*vault.Credential) // optional: what the operator made of the credential
+	read       func()                  // optional: called after a credential was looked up, before the engine gets it
 }
 
 func newKeys(t testing.TB) *keys {
@@ -77,6 +78,9 @@ func (k *keys) Credential(name string) (vault.Credential, error) {
 		return vault.Credential{}, err
 	}
 	c := vault.Credential{Name: name, Kind: vault.Bearer, Targets: []vault.Target{target}, PerUse: k.perUse.Load()}
+	if k.edit != nil {
+		k.edit(&c)
+	}
 	if k.read != nil {
 		k.read()
 	}

@@ -71,7 +71,7 @@ func (s *Server) loadActions() error {
 		proposed = append(proposed, c.Action)
 	}
 	s.engine.SetActions(current, retired, proposed...)
-	return nil
+	return s.tellCredentials()
 }
 
 func compile(c vault.AcceptedContract) (*policy.Action, error) {

@@ -195,8 +195,20 @@ func (s *Server) changeCredential(kind, name string, change func() error) error 
 		return err
 	}
 	s.tokens.Forget(name)
+	if err := s.tellCredentials(); err != nil {
+		return err
+	}
 	s.engine.CredentialChanged(name)
 	return s.engine.Note(engineNote{Kind: kind, Credential: name, By: "operator"})
+}
+
+// tellCredentials tells the engine which credentials there are.
+func (s *Server) tellCredentials() error {
+	all, err := s.vault.Credentials()
+	if err == nil {
+		s.engine.SetCredentials(all)
+	}
+	return err
 }
 
 // renewed records that a token endpoint gave a new refresh token for a credential.

@@ -44,6 +44,11 @@ func setParams(c *cobra.Command, in *api.Credential) {
 	}
 }
 
+const (
+	genericHelp      = "allow requests that no contract describes, within the targets, by the tool http_request: each is shown and asked for"
+	genericReadsHelp = "with --generic: GET and HEAD change nothing at the targets, so a session is enough for them"
+)
+
 // valueFlags are the ways in which a secret comes in. There is no flag that takes the secret itself: it would stand in the process list and in the shell's history.
 type valueFlags struct {
 	file  string
@@ -105,6 +110,8 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	f.StringVar(&in.Place, "name", "", "the header, query parameter or variable, for kinds header, query and env")
 	f.StringVar(&in.Username, "username", "", "the user name, for kind basic")
 	f.BoolVar(&in.PerUse, "per-use", false, "ask each time it is used, also within a session")
+	f.BoolVar(&in.Generic, "generic", false, genericHelp)
+	f.BoolVar(&in.GenericReads, "generic-reads", false, genericReadsHelp)
 	f.BoolVar(&in.AllowPrivate, "allow-private", false, "a target's name may lead into a private network or to this machine")
 	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
 	for _, p := range paramFlags {
@@ -124,22 +131,19 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 		RunE: func(c *cobra.Command, args []string) error { return a.showCredential(c, args[0]) },
 	})
 	var changed api.CredentialChange
-	var perUse, private bool
+	var perUse, private, generic, genericReads bool
 	change := &cobra.Command{
 		Use: "change NAME", Short: "change what a credential allows, and keep its value", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		Long: "Changes what a credential allows. What is not named stays as it is; --target replaces all targets. What had not been sent is withdrawn.",
 		RunE: func(c *cobra.Command, args []string) error {
 			any := len(changed.Targets) > 0
-			for flag, v := range map[string]*bool{"per-use": &perUse, "allow-private": &private} {
-				if !c.Flags().Changed(flag) {
-					continue
-				}
-				any = true
-				switch flag {
-				case "per-use":
-					changed.PerUse = v
-				case "allow-private":
-					changed.AllowPrivate = v
+			for flag, set := range map[string]func(){
+				"per-use": func() { changed.PerUse = &perUse }, "allow-private": func() { changed.AllowPrivate = &private },
+				"generic": func() { changed.Generic = &generic }, "generic-reads": func() { changed.GenericReads = &genericReads },
+			} {
+				if c.Flags().Changed(flag) {
+					any = true
+					set()
 				}
 			}
 			if !any {
@@ -160,6 +164,8 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	cf.StringArrayVar(&changed.Targets, "target", nil, "where it may be sent, in place of the present targets (repeatable)")
 	cf.BoolVar(&changed.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine in --target")
 	cf.BoolVar(&perUse, "per-use", false, "ask each time it is used; --per-use=false asks by session")
+	cf.BoolVar(&generic, "generic", false, genericHelp)
+	cf.BoolVar(&genericReads, "generic-reads", false, genericReadsHelp)
 	cf.BoolVar(&private, "allow-private", false, "a target's name may lead into a private network or to this machine")
 
 	var rotated valueFlags
@@ -284,6 +290,8 @@ func (a *app) showCredential(c *cobra.Command, name string) error {
 		row("target", t)
 	}
 	row("asks", map[bool]string{true: "each time", false: "by session"}[cred.PerUse])
+	row("generic use", map[bool]string{true: "requests that no contract describes are asked for each time"}[cred.Generic])
+	row("generic reads", map[bool]string{true: "GET and HEAD change nothing there; a session is enough"}[cred.GenericReads])
 	row("private networks", map[bool]string{true: "a target's name may lead there"}[cred.AllowPrivate])
 	row("added", local(cred.Created))
 	row("rotated", local(cred.Rotated))

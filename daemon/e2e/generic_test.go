@@ -1,0 +1,64 @@
+package e2e_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"singlepass.dev/daemon/e2e/ledger"
+)
+
+func TestARequestThatNoContractDescribesIsShownWholeAndSentOnce(t *testing.T) {
+	for _, kind := range []clientKind{clientKinds[0], clientKinds[len(clientKinds)-1]} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, option{})
+			offered := func(c *client) bool {
+				return slices.ContainsFunc(c.order("tools", nil)().Tools, func(t tool) bool { return t.Name == "http_request" })
+			}
+			first := startClient(t, kind)
+			first.connect(s.stdio())
+			if offered(first) {
+				t.Error("the tool is listed although nobody allowed it")
+			}
+			s.spctl("credential", "change", "ledger", "--generic")
+			if show := s.spctl("credential", "show", "ledger"); !strings.Contains(show, "asked for each time") {
+				t.Errorf("the leave is not shown: %s", show)
+			}
+			c := startClient(t, kind)
+			c.connect(s.stdio())
+			if !offered(c) {
+				t.Fatal("the tool is not listed")
+			}
+			charge := request{tool: "http_request", args: map[string]any{
+				"method": "POST", "url": s.target.url + "/ignores/charge", "json": map[string]any{"order": "G-1", "amount": 7},
+			}}
+			done := c.call(charge)
+			card := s.nextCard()
+			if card.Effect.Method != "POST" || card.Effect.URL != s.target.url+"/ignores/charge" || !strings.Contains(card.Effect.Body, `"order":"G-1"`) || card.Class != "irreversible" {
+				t.Errorf("the card does not show the request: %+v", card.Effect)
+			}
+			s.target.plan(ledger.Cut)
+			s.spctl("approve", card.Card, "--session")
+			lost := done().Result
+			if said := lost.meta(t); said.State != "unknown" {
+				t.Fatalf("a lost answer is told as %+v: %s", said, lost.raw)
+			}
+			again := c.mustCall(charge)
+			s.target.wantEffects(t, "G-1", 1)
+			if again.meta(t).ExecutionID != lost.meta(t).ExecutionID {
+				t.Errorf("the repeat is another execution: %s", again.raw)
+			}
+			outside := c.mustCall(request{tool: "http_request", args: map[string]any{"method": "GET", "url": "https://elsewhere.example/"}})
+			if !outside.IsError || outside.meta(t).Code != "arguments_invalid" {
+				t.Errorf("a request outside of the targets is told %s", outside.raw)
+			}
+			s.spctl("credential", "change", "ledger", "--generic-reads")
+			read := c.mustCall(request{tool: "http_request", args: map[string]any{"method": "GET", "url": s.target.url + "/balance"}}) // no card
+			if read.IsError || !strings.Contains(string(read.raw), "250") {
+				t.Errorf("a read got %s", read.raw)
+			}
+			wantClean(t, map[string][]byte{"the agent's answers": append(append(lost.raw, again.raw...), read.raw...)})
+		})
+	}
+}
