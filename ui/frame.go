@@ -3,49 +3,348 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
+	"image/color"
+	"time"
 
 	"fyne.io/fyne/v2"
+	"fyne.io/fyne/v2/canvas"
 	"fyne.io/fyne/v2/container"
+	"fyne.io/fyne/v2/driver/desktop"
+	"fyne.io/fyne/v2/theme"
 	"fyne.io/fyne/v2/widget"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/ui/look"
+	"singlepass.dev/ui/pending"
+	"singlepass.dev/ui/watch"
+	"singlepass.dev/ui/words"
+	"singlepass.dev/vault/secret"
 )
 
-// Daemon is what the frame asks of the daemon.
-type Daemon interface {
-	Status(ctx context.Context) (api.Status, error)
+// Page is one of the window's pages.
+type Page string
+
+// The pages, in the order of the rail.
+const (
+	Pending Page = "pending"
+)
+
+// Operator is what the frame asks of the daemon on the person's behalf; a *client.Operator with Tickets is one. It is safe for concurrent use.
+type Operator interface {
+	Unlock(ctx context.Context, in api.UnlockRequest) (api.Status, error)
+	EarnTicket(ctx context.Context, passphrase *secret.Bytes) error
+	Lock(ctx context.Context) (api.Status, error)
+	Answer(ctx context.Context, card string, in api.CardAnswer) error
+	Check(ctx context.Context, id string) (api.Checked, error)
+	Settle(ctx context.Context, id string, in api.Verdict) (api.Record, error)
+	Payload(ctx context.Context, id string) (api.Payload, error)
+}
+
+// Watch is what the frame tells the watch; a *watch.Watch is one.
+type Watch interface {
+	Nudge()
+	Answering(card string) (undo func())
+	Dismiss(ctx context.Context, execution string)
 }
 
 // Config is what a Frame needs.
 type Config struct {
-	Window fyne.Window // required
-	Daemon Daemon      // required
+	Window   fyne.Window      // required
+	Operator Operator         // required
+	Watch    Watch            // required
+	Now      func() time.Time // required
+	Context  context.Context  // required: ends with the app
+	Close    func()           // required: takes the window out of sight
+	Quit     func()           // required
 }
 
-// Frame is the content of the window.
+// Frame is the content of the window: a rail with the pages, the banners, and the page in sight. Everything of it is called on Fyne's thread.
 type Frame struct {
 	cfg    Config
-	status *widget.Label
+	state  watch.State
+	hosted bool
+	page   Page
+
+	pending *pending.View
+	gate    *gate
+
+	rail    map[Page]*widget.Button
+	lock    *widget.Button
+	face    *canvas.Image
+	said    *widget.Label
+	banners *fyne.Container
+	shown   []banner
+	body    *fyne.Container
 }
 
-// New fills the window. It is called on Fyne's thread.
+// New fills the window.
 func New(cfg Config) (*Frame, error) {
-	if cfg.Window == nil || cfg.Daemon == nil {
-		return nil, errors.New("ui: Window and Daemon are required")
+	if cfg.Window == nil || cfg.Operator == nil || cfg.Watch == nil || cfg.Now == nil || cfg.Context == nil || cfg.Close == nil || cfg.Quit == nil {
+		return nil, errors.New("ui: every field of Config is required")
 	}
-	f := &Frame{cfg: cfg, status: widget.NewLabel("")}
-	f.status.Wrapping = fyne.TextWrapWord
-	cfg.Window.SetContent(container.NewPadded(f.status))
+	f := &Frame{cfg: cfg, state: watch.State{Link: watch.Starting}, page: Pending, rail: map[Page]*widget.Button{}}
+	var err error
+	f.pending, err = pending.New(pending.Config{
+		Daemon: answering{f}, Now: cfg.Now, Context: cfg.Context,
+		Seen: func(execution string) { go cfg.Watch.Dismiss(cfg.Context, execution) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.gate = newGate(f)
+	f.banners = look.Rows(6)
+	f.body = container.NewStack()
+	cfg.Window.SetContent(container.NewBorder(nil, nil, f.makeRail(), nil, container.NewBorder(look.Inset(12, 6, f.banners), nil, nil, nil, f.body)))
+	f.keys()
+	f.SetState(f.state, true)
 	return f, nil
 }
 
-// Refresh asks the daemon how it is and shows it.
-func (f *Frame) Refresh(ctx context.Context) {
-	st, err := f.cfg.Daemon.Status(ctx)
-	text := fmt.Sprintf("vault %s, %d waiting, %d unknown, journal %s", st.Vault, st.Pending, st.Unknown, st.Journal)
-	if err != nil {
-		text = err.Error()
+// makeRail is the left edge: how things stand, the pages, and the lock.
+func (f *Frame) makeRail() fyne.CanvasObject {
+	f.face = canvas.NewImageFromResource(nil)
+	f.face.FillMode = canvas.ImageFillContain
+	f.face.SetMinSize(fyne.NewSquareSize(28))
+	f.said = widget.NewLabel("")
+	f.said.Wrapping = fyne.TextWrapWord
+	f.said.TextStyle.Bold = true
+	list := container.NewVBox(container.NewBorder(nil, nil, container.NewPadded(f.face), nil, f.said))
+	for _, p := range f.pages() {
+		b := widget.NewButton("", func() { f.Show(p.page, "") })
+		b.Alignment, b.Importance = widget.ButtonAlignLeading, widget.LowImportance
+		f.rail[p.page] = b
+		list.Add(b)
 	}
-	fyne.Do(func() { f.status.SetText(text) })
+	f.lock = widget.NewButton("", f.lockNow)
+	f.lock.Alignment, f.lock.Importance = widget.ButtonAlignLeading, widget.LowImportance
+	back := canvas.NewRectangle(color.Transparent)
+	rail := container.NewBorder(nil, f.lock, nil, nil, list)
+	return container.NewHBox(look.Wide(190, 0, container.NewStack(back, container.NewPadded(rail))), widget.NewSeparator())
+}
+
+// pageEntry is one page of the rail.
+type pageEntry struct {
+	page  Page
+	name  func() string
+	shape look.Shape
+}
+
+func (f *Frame) pages() []pageEntry {
+	return []pageEntry{
+		{Pending, func() string { return words.Say("page.pending") }, look.ShapeWaiting},
+	}
+}
+
+// keys: Ctrl and a number choose a page, Ctrl+L locks, Ctrl+W closes the window, Ctrl+Q quits. No key of the frame answers anything.
+func (f *Frame) keys() {
+	c := f.cfg.Window.Canvas()
+	for i, p := range f.pages() {
+		c.AddShortcut(&desktop.CustomShortcut{KeyName: fyne.KeyName(rune('1' + i)), Modifier: fyne.KeyModifierControl}, func(fyne.Shortcut) { f.Show(p.page, "") })
+	}
+	c.AddShortcut(&desktop.CustomShortcut{KeyName: fyne.KeyL, Modifier: fyne.KeyModifierControl}, func(fyne.Shortcut) { f.lockNow() })
+	c.AddShortcut(&desktop.CustomShortcut{KeyName: fyne.KeyW, Modifier: fyne.KeyModifierControl}, func(fyne.Shortcut) { f.cfg.Close() })
+	c.AddShortcut(&desktop.CustomShortcut{KeyName: fyne.KeyQ, Modifier: fyne.KeyModifierControl}, func(fyne.Shortcut) { f.cfg.Quit() })
+}
+
+func (f *Frame) lockNow() {
+	if f.state.Link != watch.Up || f.state.Status.Vault != "unlocked" {
+		return
+	}
+	go func() {
+		_, _ = f.cfg.Operator.Lock(f.cfg.Context) // whether it is locked is what the status says next
+		f.cfg.Watch.Nudge()
+	}()
+}
+
+// Show chooses a page, and what is looked at there: a card, an execution, or nothing in particular.
+func (f *Frame) Show(p Page, id string) {
+	f.page = p
+	if id != "" && p == Pending {
+		f.pending.Choose(id)
+	}
+	f.arrange()
+}
+
+// SetState shows a state. hosted says whether anybody shows the tray's icon.
+func (f *Frame) SetState(s watch.State, hosted bool) {
+	f.state, f.hosted = s, hosted
+	waits := pending.State{Cards: s.Cards, Open: s.Open}
+	for _, g := range s.Gone {
+		e := api.CardEvent{Event: "answered", Card: g.Card, By: g.By, Note: g.Reason}
+		if g.Void {
+			e.Event = "void"
+		}
+		waits.Gone = append(waits.Gone, e)
+	}
+	for _, a := range s.Again {
+		waits.Again = append(waits.Again, a.Record)
+	}
+	f.pending.Update(waits)
+	f.gate.update(s)
+	f.arrange()
+}
+
+// arrange brings rail, banners and page in line with the state.
+func (f *Frame) arrange() {
+	s := f.state
+	face, count := s.Face()
+	shape, tone := railFace(face)
+	f.face.Resource = shape.Resource(tone)
+	f.face.Refresh()
+	f.said.SetText(railText(s, face, count))
+	for _, p := range f.pages() {
+		b, text := f.rail[p.page], p.name()
+		if n := s.Waiting() + s.Unknown(); p.page == Pending && n > 0 {
+			text = words.Say("page.counted", "Page", text, "N", n)
+		}
+		b.Importance = widget.LowImportance
+		if p.page == f.page {
+			b.Importance = widget.MediumImportance
+		}
+		b.SetIcon(p.shape.Resource(theme.ColorNameForeground))
+		b.SetText(text)
+	}
+	if s.Link == watch.Up && s.Status.Vault == "unlocked" {
+		f.lock.SetText(words.Say("tray.lock"))
+		f.lock.SetIcon(look.ShapeLock.Resource(theme.ColorNameForeground))
+		f.lock.Show()
+	} else {
+		f.lock.Hide()
+	}
+	f.showBanners(banners(s, f.hosted))
+	f.showPage()
+}
+
+func railFace(face watch.Face) (look.Shape, fyne.ThemeColorName) {
+	switch face {
+	case watch.FaceWaiting:
+		return look.ShapeWaiting, look.Busy
+	case watch.FaceQuarantine:
+		return look.ShapeWarning, look.Bad
+	case watch.FaceUnknown:
+		return look.ShapeUnknown, look.Doubt
+	case watch.FaceLocked:
+		return look.ShapeLock, look.Muted
+	case watch.FaceUnlocked:
+		return look.ShapeOpenLock, look.Good
+	}
+	return look.ShapeNothing, look.Muted
+}
+
+func railText(s watch.State, face watch.Face, count int) string {
+	switch face {
+	case watch.FaceWaiting:
+		return words.Count("rail.waiting", count)
+	case watch.FaceQuarantine:
+		return words.Say("rail.quarantine")
+	case watch.FaceUnknown:
+		return words.Count("rail.unknown", count)
+	case watch.FaceLocked:
+		if s.Status.Vault == "uninitialized" {
+			return words.Say("rail.no_vault")
+		}
+		return words.Say("rail.locked")
+	case watch.FaceUnlocked:
+		return words.Say("rail.unlocked")
+	}
+	return words.Say("rail.down")
+}
+
+func (f *Frame) showBanners(list []banner) {
+	if equal(list, f.shown) {
+		return
+	}
+	f.shown = list
+	f.banners.Objects = nil
+	for _, b := range list {
+		content := fyne.CanvasObject(look.Body(b.text))
+		if b.hint != "" {
+			content = look.Rows(-6, look.Body(b.text), look.Quiet(b.hint))
+		}
+		f.banners.Objects = append(f.banners.Objects, look.NewNotice(b.tone, b.shape, content))
+	}
+	f.banners.Refresh()
+}
+
+func equal(a, b []banner) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *Frame) showPage() {
+	var o fyne.CanvasObject
+	s := f.state
+	switch {
+	case s.Link != watch.Up:
+		o = container.NewStack()
+	case !s.Proven:
+		o = f.gate.content
+	default:
+		o = f.pending
+	}
+	if len(f.body.Objects) == 1 && f.body.Objects[0] == o {
+		return
+	}
+	f.body.Objects = []fyne.CanvasObject{o}
+	f.body.Refresh()
+	// What is not in sight any more must not take the keys.
+	f.cfg.Window.Canvas().Unfocus()
+	if o == f.gate.content {
+		f.cfg.Window.Canvas().Focus(f.gate.entry)
+	}
+}
+
+// Tick brings what depends on the time up to now; once a second while the window is in sight.
+func (f *Frame) Tick() {
+	if f.page == Pending {
+		f.pending.Tick()
+	}
+}
+
+// Ticks says whether anything in sight depends on the time.
+func (f *Frame) Ticks() bool { return f.page == Pending && len(f.state.Cards) > 0 }
+
+// prove opens the vault, or only earns the ticket where that is open. It may be called on any goroutine; the caller wipes the passphrase.
+func (f *Frame) prove(passphrase []byte, locked bool) error {
+	var err error
+	if locked {
+		_, err = f.cfg.Operator.Unlock(f.cfg.Context, api.UnlockRequest{Passphrase: passphrase})
+	} else {
+		value := secret.New(append([]byte(nil), passphrase...))
+		defer value.Wipe()
+		err = f.cfg.Operator.EarnTicket(f.cfg.Context, value)
+	}
+	f.cfg.Watch.Nudge()
+	return err
+}
+
+// answering is the operator for the pages: what is answered here is not shown as somebody else's doing.
+type answering struct{ f *Frame }
+
+func (a answering) Answer(ctx context.Context, card string, in api.CardAnswer) error {
+	undo := a.f.cfg.Watch.Answering(card)
+	err := a.f.cfg.Operator.Answer(ctx, card, in)
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
+func (a answering) Check(ctx context.Context, id string) (api.Checked, error) {
+	return a.f.cfg.Operator.Check(ctx, id)
+}
+
+func (a answering) Settle(ctx context.Context, id string, in api.Verdict) (api.Record, error) {
+	return a.f.cfg.Operator.Settle(ctx, id, in)
+}
+
+func (a answering) Payload(ctx context.Context, id string) (api.Payload, error) {
+	return a.f.cfg.Operator.Payload(ctx, id)
 }

@@ -177,16 +177,19 @@ func (i *Item) AwaitMenu(what string, match func([]Line) bool) []Line {
 	return lines
 }
 
+// Shows says whether the icon is this PNG now.
+func (i *Item) Shows(picture []byte) bool {
+	i.p.t.Helper()
+	side, want := carried(i.p.t, picture)
+	s, got := i.pixels()
+	return s == side && bytes.Equal(got, want)
+}
+
 // AwaitPicture waits until the icon is this PNG.
 func (i *Item) AwaitPicture(what string, picture []byte) {
 	i.p.t.Helper()
-	side, want := carried(i.p.t, picture)
-	is := func() bool {
-		s, got := i.pixels()
-		return s == side && bytes.Equal(got, want)
-	}
-	if !is() {
-		Await(i.p.t, what, i.p.signals, func(*dbus.Signal) bool { return is() })
+	if !i.Shows(picture) {
+		Await(i.p.t, what, i.p.signals, func(*dbus.Signal) bool { return i.Shows(picture) })
 	}
 }
 
