@@ -5,10 +5,11 @@ STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT      = $(GO) run mvdan.cc/gofumpt@v0.12.0
 E2E          = ./daemon/e2e/...
 PACKAGES     = $$($(GO) list ./... | grep -v '/daemon/e2e')
-# Packages that are tested under the race detector. Those that import Fyne are tested without: Fyne is then compiled once, for lint, tests and sp-tray alike, and what runs at the
-# same time lives in packages without it (ui/watch, ui/notify, ui/single).
-NOT_FYNE     = {{$$fyne := false}}{{range .Deps}}{{if eq . "fyne.io/fyne/v2"}}{{$$fyne = true}}{{end}}{{end}}{{if not $$fyne}}{{.ImportPath}}{{end}}
-RACE         = $$($(GO) list -f '$(NOT_FYNE)' ./... | grep -v '/daemon/e2e')
+# Packages that import Fyne are tested without the race detector: Fyne is then compiled once, for lint, tests and sp-tray alike, and what runs at the same time lives in packages
+# without it (ui/watch, ui/notify, ui/single, ui/tray).
+USES_FYNE    = {{$$fyne := false}}{{range .Deps}}{{if eq . "fyne.io/fyne/v2"}}{{$$fyne = true}}{{end}}{{end}}
+RACE         = $$($(GO) list -f '$(USES_FYNE){{if not $$fyne}}{{.ImportPath}}{{end}}' ./... | grep -v '/daemon/e2e')
+FYNE         = $$($(GO) list -f '$(USES_FYNE){{if $$fyne}}{{.ImportPath}}{{end}}' ./...)
 GOFILES      = $$(git ls-files --cached --others --exclude-standard -- '*.go')
 FUZZTIME    ?= 30s
 COUNT       ?= 20
@@ -39,7 +40,7 @@ test: ## every test but the end-to-end ones
 
 race: ## the same under the race detector, and the packages of the window without it
 	CGO_ENABLED=1 $(GO) test -race $(RACE)
-	$(GO) test ./ui/... ./cmd/sp-tray
+	$(GO) test $(FYNE)
 
 e2e: ## real MCP clients against the real programs, built without cgo
 	$(GO) test -timeout 30m $(E2E)

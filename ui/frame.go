@@ -10,6 +10,7 @@ import (
 	"fyne.io/fyne/v2/canvas"
 	"fyne.io/fyne/v2/container"
 	"fyne.io/fyne/v2/driver/desktop"
+	"fyne.io/fyne/v2/layout"
 	"fyne.io/fyne/v2/theme"
 	"fyne.io/fyne/v2/widget"
 
@@ -44,7 +45,7 @@ type Operator interface {
 type Watch interface {
 	Nudge()
 	Answering(card string) (undo func())
-	Dismiss(ctx context.Context, execution string)
+	Seen(ctx context.Context, execution string)
 }
 
 // Config is what a Frame needs.
@@ -86,7 +87,7 @@ func New(cfg Config) (*Frame, error) {
 	var err error
 	f.pending, err = pending.New(pending.Config{
 		Daemon: answering{f}, Now: cfg.Now, Context: cfg.Context,
-		Seen: func(execution string) { go cfg.Watch.Dismiss(cfg.Context, execution) },
+		Seen: func(execution string) { go cfg.Watch.Seen(cfg.Context, execution) },
 	})
 	if err != nil {
 		return nil, err
@@ -94,7 +95,10 @@ func New(cfg Config) (*Frame, error) {
 	f.gate = newGate(f)
 	f.banners = look.Rows(6)
 	f.body = container.NewStack()
-	cfg.Window.SetContent(container.NewBorder(nil, nil, f.makeRail(), nil, container.NewBorder(look.Inset(12, 6, f.banners), nil, nil, nil, f.body)))
+	// In this order, which is the order of the Tab key as well: the rail, the banners, the page.
+	rail, top := f.makeRail(), look.Inset(12, 6, f.banners)
+	main := container.New(layout.NewBorderLayout(top, nil, nil, nil), top, f.body)
+	cfg.Window.SetContent(container.New(layout.NewBorderLayout(nil, nil, rail, nil), rail, main))
 	f.keys()
 	f.SetState(f.state, true)
 	return f, nil

@@ -54,7 +54,7 @@ func Of(s watch.State, w tray.Words) (list []Notice) {
 		}})
 	}
 	for _, a := range s.Again {
-		if a.Record.State == "rejected" {
+		if a.Seen || a.Record.State == "rejected" {
 			continue
 		}
 		list = append(list, Notice{

@@ -54,10 +54,12 @@ type Gone struct {
 type Again struct {
 	Record api.Record
 	At     time.Time
+	Seen   bool // the person has looked at it
 }
 
 const (
 	keepGone   = 12 * time.Second
+	keepSeen   = 2 * time.Minute
 	keepAgain  = 15 * time.Minute
 	maxAgain   = 20
 	maxRecent  = 100
@@ -99,8 +101,8 @@ type (
 		Event api.RecordEvent
 		At    time.Time
 	}
-	// Dismissed: the person has seen that a call came again.
-	Dismissed struct{ Execution string }
+	// Seen: the person has looked at a call that came again.
+	Seen struct{ Execution string }
 	// TimePassed forgets what is shown for a while only.
 	TimePassed struct{ Now time.Time }
 )
@@ -204,14 +206,25 @@ func (e RecordSaid) apply(s *State) {
 
 func calls(r api.Record) int { return len(r.Callers) + r.CallersDropped }
 
-func (e Dismissed) apply(s *State) {
-	s.Again = slices.DeleteFunc(slices.Clone(s.Again), func(a Again) bool { return a.Record.ExecutionID == e.Execution })
+func (e Seen) apply(s *State) {
+	s.Again = slices.Clone(s.Again)
+	for i := range s.Again {
+		if s.Again[i].Record.ExecutionID == e.Execution {
+			s.Again[i].Seen = true
+		}
+	}
 }
 
 func (e TimePassed) apply(s *State) {
 	s.Gone = slices.DeleteFunc(slices.Clone(s.Gone), func(g Gone) bool { return e.Now.Sub(g.At) > keepGone })
 	// What is not settled stays in sight however long it takes.
-	s.Again = slices.DeleteFunc(slices.Clone(s.Again), func(a Again) bool { return !unsettled(a.Record) && e.Now.Sub(a.At) > keepAgain })
+	s.Again = slices.DeleteFunc(slices.Clone(s.Again), func(a Again) bool {
+		keep := keepAgain
+		if a.Seen {
+			keep = keepSeen
+		}
+		return !unsettled(a.Record) && e.Now.Sub(a.At) > keep
+	})
 }
 
 func unsettled(r api.Record) bool {

@@ -110,7 +110,6 @@ func TestACallThatComesAgainIsNoticedOnce(t *testing.T) {
 		{"another caller", []watch.Event{told("changed", record("act_1", "dispatched", 1)), told("changed", record("act_1", "dispatched", 2))}, 1},
 		{"two callers of before", []watch.Event{told("recorded", record("act_1", "unknown", 2)), told("changed", record("act_1", "not_done", 2))}, 0},
 		{"two more callers", []watch.Event{told("changed", record("act_1", "unknown", 2)), told("changed", record("act_1", "unknown", 3))}, 1},
-		{"dismissed", []watch.Event{told("changed", record("act_1", "unknown", 2)), watch.Dismissed{Execution: "act_1"}, told("changed", record("act_1", "not_done", 2))}, 0},
 	} {
 		if s := after(append(proven, c.events...)...); len(s.Again) != c.want {
 			t.Errorf("%s: %d came again, want %d", c.name, len(s.Again), c.want)
@@ -119,6 +118,19 @@ func TestACallThatComesAgainIsNoticedOnce(t *testing.T) {
 	s := after(append(proven, told("changed", record("act_1", "unknown", 2)), told("changed", record("act_1", "not_done", 2)))...)
 	if s.Again[0].Record.State != "not_done" {
 		t.Errorf("what came again stays at %s", s.Again[0].Record.State)
+	}
+}
+
+func TestACallThatWasLookedAtGoesSooner(t *testing.T) {
+	s := after(up("unlocked"), watch.ProofChanged{Proven: true}, told("changed", record("act_1", "completed_result_delivered", 2)), watch.Seen{Execution: "act_1"})
+	if len(s.Again) != 1 || !s.Again[0].Seen {
+		t.Fatalf("got %+v", s.Again)
+	}
+	if later := watch.Apply(s, watch.TimePassed{Now: noon.Add(3 * time.Minute)}); len(later.Again) != 0 {
+		t.Errorf("got %+v", later.Again)
+	}
+	if s = watch.Apply(s, told("changed", record("act_1", "completed_result_delivered", 3))); s.Again[0].Seen {
+		t.Error("one more call counts as looked at")
 	}
 }
 
@@ -168,7 +180,7 @@ func TestNoEventChangesTheStateBefore(t *testing.T) {
 		said("waiting", card("b", 2)), said("waiting", card("a", 1)), said("changed", card("a", 3)),
 		said("answered", api.Card{Card: "b"}), said("void", api.Card{Card: "a"}), told("recorded", record("act_1", "dispatched", 1)), told("changed", record("act_1", "unknown", 2)),
 		told("changed", record("act_2", "unknown", 2)), told("changed", record("act_1", "unknown", 3)), told("changed", record("act_1", "not_done", 3)),
-		watch.Dismissed{Execution: "act_1"},
+		watch.Seen{Execution: "act_1"},
 		watch.TimePassed{Now: noon.Add(time.Hour)},
 		watch.LinkLost{Link: watch.Down},
 	}

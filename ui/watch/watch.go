@@ -89,8 +89,8 @@ func (w *Watch) wasMine(card string) bool {
 	return was
 }
 
-// Dismiss takes an execution off the list of calls that came again.
-func (w *Watch) Dismiss(ctx context.Context, execution string) { w.send(ctx, Dismissed{execution}) }
+// Seen notes that the person has looked at a call that came again.
+func (w *Watch) Seen(ctx context.Context, execution string) { w.send(ctx, Seen{execution}) }
 
 func (w *Watch) send(ctx context.Context, e any) {
 	select {

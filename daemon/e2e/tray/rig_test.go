@@ -75,6 +75,7 @@ type rig struct {
 	trayEnd chan error
 	spd     *exec.Cmd
 	target  *ledger.Server
+	acts    chan ledger.Entry // what the target did
 	url     string
 	shots   string // where pictures go; empty: none are taken
 }
@@ -107,7 +108,12 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	r.target, err = ledger.New(ledger.Config{File: file, Notify: func(ledger.Event) {}})
+	r.acts = make(chan ledger.Entry, 64)
+	r.target, err = ledger.New(ledger.Config{File: file, Notify: func(e ledger.Event) {
+		if e.Event == "entry" && e.Entry.Kind == ledger.Effect {
+			r.acts <- e.Entry
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +372,8 @@ type agent struct {
 
 func (r *rig) startAgent() *agent {
 	r.t.Helper()
-	cmd := r.command("agent", "2025-11-25")
+	// In a session of its own and without a parent of ours, as an agent is that a desktop started. It ends with its standard input.
+	cmd := r.command("setsid", "--fork", filepath.Join(binaries, "agent"), "2025-11-25")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)
@@ -378,7 +385,7 @@ func (r *rig) startAgent() *agent {
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { end(cmd) })
+	r.t.Cleanup(func() { in.Close() })
 	a := &agent{r: r, in: in, answers: map[int]chan json.RawMessage{}}
 	go func() {
 		lines := bufio.NewScanner(out)
@@ -453,6 +460,12 @@ func (a *agent) deploy(service string, timeout time.Duration) func() reply {
 		wait(&r)
 		return r
 	}
+}
+
+// awaitEffect waits until the target acts on a service.
+func (r *rig) awaitEffect(service string) {
+	r.t.Helper()
+	bustest.Await(r.t, "effect on "+service, r.acts, func(e ledger.Entry) bool { return strings.Contains(string(e.Body), `"`+service+`"`) })
 }
 
 // effects is how often the target acted on a service.

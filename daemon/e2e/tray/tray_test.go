@@ -137,7 +137,7 @@ func TestALostAnswerIsFoundInTheTray(t *testing.T) {
 	lost := a.deploy("db", 20*time.Second)
 	r.awaitIcon(icon.Waiting, 1)
 	r.last("allowing", icon.Unlocked, 0)
-	r.until("the effect", func() {}, func() bool { return r.effects("db") == 1 })
+	r.awaitEffect("db")
 
 	// While it is under way the same call attaches to it, and the person is told.
 	r.closed()
@@ -154,7 +154,8 @@ func TestALostAnswerIsFoundInTheTray(t *testing.T) {
 	lost()
 	repeat()
 	r.startDaemon()
-	r.awaitIcon(icon.Unknown, 1)
+	r.awaitIcon(icon.Locked, 0)
+	r.aside()
 	r.unlock(icon.Unknown, 1)
 	r.item.Click("Settle")
 	r.shot("unknown")
