@@ -103,6 +103,17 @@ type Actions interface {
 	RemoveAction(ctx context.Context, name, by string) error
 }
 
+// Upstreams holds the MCP servers behind the gateway. All methods are safe for concurrent use; what they changed is durable when they return.
+type Upstreams interface {
+	Upstreams(ctx context.Context) ([]api.Upstream, error)
+	AddUpstream(ctx context.Context, in api.UpstreamRequest, by string) (api.Upstream, error)
+	RemoveUpstream(ctx context.Context, name, by string) error
+	// UpstreamTools asks the upstream for its tools, and holds them against the accepted ones.
+	UpstreamTools(ctx context.Context, name string) ([]api.UpstreamTool, error)
+	// AcceptUpstreamTool puts a tool into force exactly as it was shown.
+	AcceptUpstreamTool(ctx context.Context, name string, in api.UpstreamAccept, by string) (api.UpstreamTool, error)
+}
+
 // Journal ends a quarantine: it opens a new segment that records what was found.
 type Journal interface {
 	AcceptQuarantine(ctx context.Context, reason, by string) error
@@ -206,6 +217,7 @@ type Config struct {
 	Verdicts    Verdicts
 	Sessions    Sessions
 	Actions     Actions
+	Upstreams   Upstreams
 	Journal     Journal
 	Settings    Settings
 	Prover      Prover
@@ -228,7 +240,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
-		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "Prover": cfg.Prover == nil,
+		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "Prover": cfg.Prover == nil,
 		"Ancestry": cfg.Ancestry == nil, "Now": cfg.Now == nil,
 	} {
 		if missing {

@@ -83,6 +83,12 @@ func (s *Server) handler() http.Handler {
 	call("GET /v1/actions/{name}", proof, s.action)
 	call("DELETE /v1/actions/{name}", proof, s.removeAction)
 
+	call("GET /v1/upstreams", proof, s.upstreams)
+	call("POST /v1/upstreams", proof, s.addUpstream)
+	call("DELETE /v1/upstreams/{name}", proof, s.removeUpstream)
+	call("GET /v1/upstreams/{name}/tools", proof, s.upstreamTools)
+	call("POST /v1/upstreams/{name}/tools", proof, s.acceptUpstreamTool)
+
 	call("GET /v1/approvals", proof, s.approvals)
 	stream("GET /v1/approvals/stream", s.streamApprovals)
 	call("GET /v1/approvals/{card}", proof, s.card)

@@ -86,7 +86,7 @@ type Auth struct {
 // Target names what is acted on, as people read it: scheme, host and path, without query, fragment or user info; of SSH the account, host and port.
 func (e Effect) Target() string {
 	if e.MCP != nil {
-		return e.MCP.target()
+		return e.MCP.Target()
 	}
 	if e.SSH != nil {
 		return e.SSH.Host.Address()

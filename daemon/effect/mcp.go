@@ -21,8 +21,8 @@ type MCPCall struct {
 	Arguments []byte `json:"arguments"` // exactly the bytes of the JSON object that is sent
 }
 
-// target names the tool as people read it.
-func (m MCPCall) target() string {
+// Target names the tool as people read it.
+func (m MCPCall) Target() string {
 	return "mcp://" + m.Upstream + "/" + url.PathEscape(m.Tool)
 }
 

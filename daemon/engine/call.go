@@ -293,7 +293,7 @@ func (e *Engine) useEarlierLocked(ctx context.Context, q *request, f *earlier) c
 
 // attachLocked adds the call to the execution's callers.
 func (e *Engine) attachLocked(l *live, q *request, rd reading) *waiter {
-	w := &waiter{call: q.number, run: q.run}
+	w := &waiter{call: q.number, run: q.run, progress: q.Progress}
 	l.waiters[w] = struct{}{}
 	if l.x.Pruned {
 		return w
@@ -369,7 +369,7 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 	e.counts[q.run.id]++
 	l.weight = weight(rd)
 	e.bytes[q.run.id] += l.weight
-	w := &waiter{call: q.number, run: q.run}
+	w := &waiter{call: q.number, run: q.run, progress: q.Progress}
 	l.waiters[w] = struct{}{}
 	if direct {
 		l.busy = true

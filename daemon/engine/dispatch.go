@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
@@ -79,11 +80,41 @@ func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
 	if l.action != nil {
 		r.Limits, r.Private = l.action.limits, l.action.private
 	}
+	if l.effect.Channel == effect.MCP { // the only one whose targets say something meanwhile
+		r.Progress = func(p channel.Progress) { e.pass(l, p) }
+	}
 	go func() {
 		defer e.work.Done()
 		defer e.dispatches.Done()
 		e.attempt(l, r, commit)
 	}()
+}
+
+// pass tells everybody who waits for an execution what its target says.
+func (e *Engine) pass(l *live, p channel.Progress) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for w := range l.waiters {
+		if w.progress != nil {
+			w.progress(call.Progress{Message: p.Message, Progress: p.Done, Total: p.Total})
+		}
+	}
+}
+
+// Lend prepares a request of the daemon's own, which no call asked for and which has no effect: it gives the place of a credential, its secret, and the check of where it may go. Whoever
+// asks for it makes sure of the first two, and calls release.
+func (e *Engine) Lend(credential string) (r channel.Request, release func(), err error) {
+	cred, err := e.cfg.Vault.Credential(credential)
+	if err != nil {
+		return r, nil, fmt.Errorf("the credential %q cannot be used: %w", credential, err)
+	}
+	r.Effect.Auth = authOf(cred)
+	own, err := e.accessFor(*r.Effect.Auth)
+	if err != nil {
+		return channel.Request{}, nil, err
+	}
+	r.Secret, r.Permitted, r.Private = own.secret, own.permitted, own.private
+	return r, own.secret.Wipe, nil
 }
 
 // attempt is one dispatch, from the durable word to the observed outcome.

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"singlepass.dev/approval"
+	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
@@ -228,6 +229,8 @@ func (p pendingCommit) failed() bool { return !p.loose && isDone(p.commit) && p.
 type waiter struct {
 	call string // the daemon's number of the call
 	run  *run
+	// progress passes on what the target says meanwhile; nil where the client did not ask for it. It must not block.
+	progress func(call.Progress)
 }
 
 // SetCardTTL says how long the cards wait that are put up from now on.

@@ -18,6 +18,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/control"
+	"singlepass.dev/daemon/effect"
 	"singlepass.dev/policy"
 	"singlepass.dev/vault"
 )
@@ -33,6 +34,8 @@ func (s *Server) loadActions() error {
 		return err
 	}
 	var current, retired []*policy.Action
+	var proposed []string
+	withheld := map[string]string{}
 	for _, c := range accepted {
 		a, err := compile(c)
 		if err != nil {
@@ -40,8 +43,15 @@ func (s *Server) loadActions() error {
 			s.log.Error("an accepted contract cannot be used", "action", c.Action, "error", err)
 			continue
 		}
+		a, why := s.onUpstream(a)
+		if why != "" {
+			withheld[c.Action] = why
+			retired, proposed = append(retired, a), append(proposed, c.Action)
+			continue
+		}
 		current = append(current, a)
 	}
+	s.setWithheld(withheld)
 	old, err := s.retired()
 	if err != nil {
 		return err
@@ -61,7 +71,6 @@ func (s *Server) loadActions() error {
 			return err
 		}
 	}
-	var proposed []string
 	if files, err := s.files.proposals(); err == nil {
 		for _, f := range files {
 			proposed = append(proposed, f.name)
@@ -75,11 +84,18 @@ func (s *Server) loadActions() error {
 }
 
 func compile(c vault.AcceptedContract) (*policy.Action, error) {
-	parsed, err := policy.Parse(filepath.Base(c.File), c.Source)
+	parsed, err := parseAccepted(c)
 	if err != nil {
 		return nil, err
 	}
 	return policy.Compile(parsed)
+}
+
+func parseAccepted(c vault.AcceptedContract) (*policy.Contract, error) {
+	if policy.IsUpstreamTool(c.Source) {
+		return policy.ParseUpstreamTool(c.Source)
+	}
+	return policy.Parse(filepath.Base(c.File), c.Source)
 }
 
 func (s *Server) retired() ([]vault.AcceptedContract, error) {
@@ -259,7 +275,10 @@ func (o *operatorSide) Actions(context.Context) ([]api.Action, error) {
 	seen := map[string]bool{}
 	for _, c := range accepted {
 		a := api.Action{Name: c.Action, State: "missing", File: c.File, Accepted: c.Digest, Source: string(c.Source)}
-		if parsed, err := policy.Parse(filepath.Base(c.File), c.Source); err == nil {
+		if policy.IsUpstreamTool(c.Source) {
+			a.State = "accepted" // it has no file
+		}
+		if parsed, err := parseAccepted(c); err == nil {
 			describe(&a, parsed)
 		} else {
 			a.Problems = problemsOf(err)
@@ -300,6 +319,9 @@ func describe(a *api.Action, c *policy.Contract) {
 	a.LostAnswer = control.LostAnswer(c.Replay.Class)
 	if c.HTTP != nil {
 		a.Target = c.HTTP.Method + " " + c.HTTP.URL
+	}
+	if c.MCP != nil {
+		a.Target = effect.MCPCall{Upstream: c.MCP.Upstream, Tool: c.MCP.Tool}.Target()
 	}
 }
 

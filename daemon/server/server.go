@@ -22,6 +22,7 @@ import (
 
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/channel/httpchan"
+	"singlepass.dev/daemon/channel/mcpchan"
 	"singlepass.dev/daemon/control"
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/engine"
@@ -77,6 +78,9 @@ type Server struct {
 	opens     chan struct{} // told of an unlock; capacity 1
 	signed    atomic.Uint64 // the entry up to which the newest checkpoint goes
 
+	upstreams upstreams
+
+	base context.Context // what the daemon does by itself runs on it
 	stop context.CancelFunc
 	work sync.WaitGroup
 }
@@ -90,6 +94,7 @@ func Open(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, since: time.Now().UTC(), opens: make(chan struct{}, 1)}
+	s.base, s.stop = context.WithCancel(context.Background())
 	if s.conf, err = cfg.Home.LoadConfig(); err != nil {
 		return nil, err
 	}
@@ -132,8 +137,12 @@ func Open(cfg Config) (_ *Server, err error) {
 	}
 	s.vault.OnLock(s.tokens.Locked)
 	channels := cfg.Channels
+	web := httpchan.New(httpchan.Config{})
+	if err := s.openUpstreams(mcpchan.Config{HTTP: web}); err != nil {
+		return nil, err
+	}
 	if channels == nil {
-		channels = map[effect.Channel]channel.Channel{effect.HTTP: httpchan.New(httpchan.Config{})}
+		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel}
 	}
 	s.engine, err = engine.New(engine.Config{
 		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels,
@@ -189,7 +198,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
-		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Journal: parts, Settings: parts,
+		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts,
 		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
@@ -245,8 +254,7 @@ func (s *Server) OperatorSocket() string { return s.cfg.Home.OperatorSocket() }
 
 // Serve serves until ctx is done, and calls ready once everything answers. Then it stops in order: no new calls, what is dispatched gets its time, answers are delivered, keys are wiped, the journal is closed.
 func (s *Server) Serve(ctx context.Context, ready func()) error {
-	base, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	base := s.base
 	failed := make(chan error, 3)
 	s.work.Go(func() { failed <- s.control.Serve(s.operator) })
 	s.work.Go(func() { s.acceptAgents(base) })
@@ -255,6 +263,7 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 	}
 	s.work.Go(func() { s.watchIdle(base) })
 	s.work.Go(func() { s.prune(base) })
+	s.work.Go(func() { s.watchUpstreams(base) })
 	s.work.Go(func() {
 		if err := s.verify(base); err != nil && base.Err() == nil {
 			s.log.Error("verifying the journal in the background", "error", err)
@@ -287,6 +296,7 @@ func (s *Server) shutdown() error {
 	_ = s.control.Shutdown(ctx)
 	s.stop()
 	s.work.Wait()
+	s.upstreams.channel.Close()
 	last, done := context.WithTimeout(context.Background(), lastCheckpoint)
 	defer done()
 	if err := s.checkpoint(last); err != nil {

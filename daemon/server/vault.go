@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
@@ -65,7 +67,7 @@ func (s *Server) opened() error {
 		if err := s.engine.Recover(); err != nil {
 			return err
 		}
-		if err := s.loadActions(); err != nil {
+		if err := errors.Join(s.loadUpstreams(), s.loadActions()); err != nil {
 			return err
 		}
 		return s.engine.Unlocked()
@@ -77,6 +79,8 @@ func (s *Server) opened() error {
 	}
 	s.tokens.Unlocked()
 	s.touch()
+	s.upstreams.channel.Resume()
+	s.askUpstreams()
 	select {
 	case s.opens <- struct{}{}:
 	default:
@@ -199,6 +203,11 @@ func (s *Server) changeCredential(kind, name string, change func() error) error 
 		return err
 	}
 	s.engine.CredentialChanged(name)
+	for _, u := range s.upstreams.all() { // a program keeps what it was started with
+		if slices.Contains(u.Definition.Credentials(), name) {
+			s.upstreams.channel.Forget(u.Definition.Name)
+		}
+	}
 	return s.engine.Note(engineNote{Kind: kind, Credential: name, By: "operator"})
 }
 
@@ -223,6 +232,7 @@ type engineNote struct {
 	Kind       string `json:"kind"`
 	Credential string `json:"credential,omitempty"`
 	Action     string `json:"action,omitempty"`
+	Upstream   string `json:"upstream,omitempty"`
 	Digest     string `json:"digest,omitempty"`
 	By         string `json:"by,omitempty"`
 	Reason     string `json:"reason,omitempty"`

@@ -46,6 +46,7 @@ type Daemon struct {
 	executions []execution.Execution
 	sessions   []control.SessionView
 	actions    []api.Action
+	upstreams  []*upstream
 	cardWatch  []chan control.CardChange
 	workWatch  []chan execution.Execution
 	quarantine bool
@@ -111,7 +112,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	}
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
-		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Journal: d, Settings: d, Ancestry: d,
+		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, Ancestry: d,
 		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err
