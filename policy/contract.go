@@ -32,6 +32,7 @@ type Contract struct {
 	Approval    Approval
 	HTTP        *HTTP // with channel http
 	MCP         *MCP  // with channel mcp
+	Asks        bool  // made by AskForCredential: the effect is a question to the person
 	Generic     bool  // made by GenericHTTP: the arguments are the request
 	Replay      Replay
 	Retention   Retention

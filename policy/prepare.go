@@ -73,6 +73,11 @@ func (a *Action) Prepare(raw json.RawMessage) (Prepared, error) {
 	if err := in.validate(values); err != nil {
 		return Prepared{}, err
 	}
+	if a.contract.Asks {
+		if _, wrong := question(values); wrong != nil {
+			return Prepared{}, wrong
+		}
+	}
 	if a.contract.Generic {
 		if _, wrong := genericRequest(values); wrong != nil {
 			return Prepared{}, wrong
@@ -111,7 +116,14 @@ func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, inten
 	in := fingerprint.Input{
 		Actor: actor, Tool: c.Action, Channel: string(c.Channel), CredentialRef: c.Credential, Arguments: a.FingerprintArguments(mac, p), IntentScope: intentScope,
 	}
-	if c.Generic {
+	if c.Asks {
+		ask, wrong := question(p.values)
+		if wrong != nil {
+			return "" // cannot happen: Prepare has checked it
+		}
+		// Not the purpose: the same question in other words is the same question.
+		in.Target, in.Method, in.Arguments = ask.Target, "ask", nil
+	} else if c.Generic {
 		request, wrong := genericRequest(p.values)
 		if wrong != nil {
 			return "" // cannot happen: Prepare has checked it

@@ -20,6 +20,13 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 	if c.MCP != nil {
 		return a.renderMCP(p)
 	}
+	if c.Asks {
+		ask, wrong := question(p.values)
+		if wrong != nil {
+			return effect.Effect{}, wrong
+		}
+		return effect.Effect{Channel: effect.Person, Ask: &ask}, nil
+	}
 	if c.Generic {
 		request, wrong := genericRequest(p.values)
 		if wrong != nil {

@@ -71,6 +71,9 @@ func Effect(e effect.Effect) api.Effect {
 	case e.MCP != nil:
 		out.MCP = &api.MCP{Upstream: e.MCP.Upstream, Tool: e.MCP.Tool, URL: e.MCP.URL, Command: e.MCP.Command}
 		body(&out, e.MCP.Arguments)
+	case e.Ask != nil:
+		out.URL = e.Ask.Target
+		body(&out, []byte(e.Ask.Purpose))
 	}
 	if e.Status != nil {
 		status := httpRequest(e.Status.HTTP, e.Status.Auth)
@@ -145,6 +148,9 @@ func Card(v CardView) api.Card {
 	}
 	if c.Sentence == "" {
 		c.Sentence = sentence(v)
+	}
+	if v.Effect.Ask != nil {
+		c.LostAnswer = "Nothing is sent anywhere: the agent learns your yes or no."
 	}
 	if c.LostAnswer == "" {
 		c.LostAnswer = LostAnswer(v.Execution.Class)

@@ -32,6 +32,9 @@ func sentence(v CardView) string {
 	if v.Execution.Credential != "" {
 		with = fmt.Sprintf(" with the credential %s", v.Execution.Credential)
 	}
+	if v.Effect.Ask != nil {
+		return fmt.Sprintf("%s asks you to add a credential for %s. Add it first, then approve; the agent learns yes or no, and no secret.", who, v.Effect.Ask.Target)
+	}
 	switch v.Card.Question {
 	case approval.AskSession, approval.AskSessionAndUse:
 		return fmt.Sprintf("%s wants to run %s%s. It has no session yet.", who, what, with)

@@ -62,3 +62,32 @@ func TestARequestThatNoContractDescribesIsShownWholeAndSentOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAgentThatLacksACredentialAsksForIt(t *testing.T) {
+	s := newStand(t, option{actions: map[string]string{
+		"balance": usualActions["balance"],
+		"charge":  strings.Replace(charge("charge", "/ignores/charge", "class: irreversible\n  attach_window: 1h"), "credential: ledger", "credential: shop", 1),
+	}})
+	c := startClient(t, clientKinds[0])
+	c.connect(s.stdio())
+	done := c.call(request{tool: "request_credential", args: map[string]any{"target": s.target.url + "/ignores/charge", "purpose": "to charge the order B-1"}})
+	card := s.nextCard()
+	if !strings.Contains(card.Sentence, "asks you to add a credential for "+s.target.url) || card.Effect.Body != "to charge the order B-1" || card.Effect.Channel != "person" {
+		t.Errorf("the card says %q and %+v", card.Sentence, card.Effect)
+	}
+	if shown := s.spctl("approvals"); !strings.Contains(shown, "to charge the order B-1") {
+		t.Errorf("spctl shows %s", shown)
+	}
+	s.spctl("credential", "add", "shop", "--kind", "bearer", "--target", s.target.url, "--value-file", s.write("value", canary))
+	s.spctl("approve", card.Card, "--session")
+	if yes := done().Result; yes.IsError || !strings.Contains(string(yes.raw), `"answer":"yes"`) {
+		t.Errorf("after a yes the agent is told %s", yes.raw)
+	}
+	s.wantReceipt(c.mustCall(request{tool: "charge", args: args("B-1")}))
+
+	done = c.call(request{tool: "request_credential", args: map[string]any{"target": "https://other.example/", "purpose": "just in case"}})
+	s.spctl("deny", s.nextCard().Card)
+	if no := done().Result; !no.IsError || no.meta(t).Code != "denied" {
+		t.Errorf("after a no the agent is told %s", no.raw)
+	}
+}

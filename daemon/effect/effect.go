@@ -34,6 +34,7 @@ type Effect struct {
 	HTTP    *HTTPRequest `json:"http,omitempty"`
 	MCP     *MCPCall     `json:"mcp,omitempty"`
 	SSH     *SSHCommand  `json:"ssh,omitempty"`
+	Ask     *Ask         `json:"ask,omitempty"`
 	Auth    *Auth        `json:"auth,omitempty"`
 	// Status is what is asked should the answer be lost, where that is a request of its own. It changes nothing at the target.
 	Status *StatusRequest `json:"status,omitempty"`
@@ -91,6 +92,9 @@ func (e Effect) Target() string {
 	if e.SSH != nil {
 		return e.SSH.Host.Address()
 	}
+	if e.Ask != nil {
+		return "credential for " + e.Ask.Target
+	}
 	if e.HTTP == nil {
 		return string(e.Channel)
 	}
@@ -133,7 +137,7 @@ func Decode(b []byte) (Effect, error) {
 // check holds what is true of every effect, whoever made it. A channel checks more of what it sends.
 func (e Effect) check() error {
 	switch e.Channel {
-	case HTTP, SSH, MCP:
+	case HTTP, SSH, MCP, Person:
 	default:
 		return fmt.Errorf("channel %q is not http, ssh or mcp", e.Channel)
 	}
@@ -142,6 +146,9 @@ func (e Effect) check() error {
 	}
 	if (e.Channel == SSH) != (e.SSH != nil) {
 		return fmt.Errorf("channel %q and its command do not belong together", e.Channel)
+	}
+	if (e.Channel == Person) != (e.Ask != nil) {
+		return fmt.Errorf("channel %q and its question do not belong together", e.Channel)
 	}
 	requests, auths := []*HTTPRequest{e.HTTP}, []*Auth{e.Auth}
 	if e.Status != nil {
@@ -175,6 +182,12 @@ func (e Effect) check() error {
 		if a != nil {
 			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate, a.Region, a.Service)
 		}
+	}
+	if a := e.Ask; a != nil {
+		if err := a.check(); err != nil {
+			return err
+		}
+		texts = append(texts, a.Target, a.Purpose)
 	}
 	if m := e.MCP; m != nil {
 		if err := m.check(); err != nil {

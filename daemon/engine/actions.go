@@ -76,6 +76,7 @@ func (s *actionSet) listTools() {
 	for _, name := range slices.Sorted(maps.Keys(ownTools)) {
 		s.tools = append(s.tools, ownTools[name].Tool)
 	}
+	s.tools = append(s.tools, askAction().tool)
 	if s.offersGeneric() {
 		if a, err := genericAction("", execution.Irreversible, false); err == nil {
 			s.tools = append(s.tools, a.tool)
@@ -89,6 +90,9 @@ func (s *actionSet) listTools() {
 // forTool returns the contract in force and then the withdrawn ones.
 func (s *actionSet) forTool(name string) []*boundAction {
 	a, old := s.current[name], s.retired[name]
+	if name == policy.AskTool {
+		a = askAction()
+	}
 	switch {
 	case a == nil:
 		return old
@@ -124,7 +128,7 @@ func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...strin
 	close(old.changed)
 	for _, l := range e.liveOf(func(l *live) bool {
 		b := set.current[l.x.Tool]
-		if l.x.Tool == policy.GenericHTTPTool { // made of its credential, whose change withdraws it
+		if l.x.Tool == policy.GenericHTTPTool || l.x.Tool == policy.AskTool { // made of its credential, whose change withdraws it; the same for everybody
 			return false
 		}
 		return b == nil || b.digest != l.x.ContractDigest

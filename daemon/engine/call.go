@@ -325,6 +325,8 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 		refused = api.CodeTooManyCalls
 	case e.down:
 		refused = api.CodeJournal
+	case rd.action.Contract().Asks && !e.mayQuestionLocked(q.Peer.Actor):
+		refused = api.CodeTooManyCalls
 	}
 	if refused != "" {
 		ans := e.refuseLocked(q, rd, refused)

@@ -164,6 +164,9 @@ func (e *Engine) carryOut(r channel.Request) (out channel.Outcome) {
 			out = channel.Outcome{Verdict: channel.Unknown, Reason: "a fault in the daemon while the request was under way"}
 		}
 	}()
+	if r.Effect.Channel == effect.Person && r.Effect.Ask != nil {
+		return yes(*r.Effect.Ask)
+	}
 	ch, ok := e.cfg.Channels[r.Effect.Channel]
 	if !ok {
 		return channel.Outcome{Verdict: channel.NotSent, Reason: fmt.Sprintf("channel %q is not available in this version", r.Effect.Channel)}

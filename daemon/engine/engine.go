@@ -165,7 +165,8 @@ type Engine struct {
 	calls    uint64 // numbers calls
 	epoch    string // of this daemon, so that their numbers are unique in the journal
 	limits   map[string]*refusalLimit
-	secrets  atomic.Uint64 // counts changes of credentials; moves under mu
+	asked    map[string][]time.Time // when an actor asked the person something, within the period
+	secrets  atomic.Uint64          // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}
 }
 
@@ -279,7 +280,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries),
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
-		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, watchers: map[*watcher]struct{}{},
+		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, asked: map[string][]time.Time{}, watchers: map[*watcher]struct{}{},
 	}
 	e.actions.Store(newActionSet(0))
 	return e, nil

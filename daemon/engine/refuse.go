@@ -9,6 +9,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/execution"
+	"singlepass.dev/policy"
 	"singlepass.dev/vault"
 )
 
@@ -109,6 +110,10 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 	case api.CodeTooManyCalls:
 		r.Message = "too many calls of this process wait already"
 		r.Next = "wait for some of them with execution_wait, then call again"
+		if q.Tool == policy.AskTool {
+			r.Message = "the person is asked one thing at a time, and a few an hour"
+			r.Next = "wait for the answer, or do without"
+		}
 	case api.CodeJournal:
 		r.Message = "the journal cannot be written"
 		r.Next = "call again later with the same arguments; the person sees what is wrong with spctl doctor"

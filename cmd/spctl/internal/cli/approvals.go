@@ -144,6 +144,9 @@ func (a *app) printCard(card api.Card) {
 	}
 	row("action", card.Tool)
 	row("target", card.Target)
+	if card.Effect.Channel == "person" {
+		row("its words", card.Effect.Body)
+	}
 	if card.Effect.Method != "" {
 		row("sends", card.Effect.Method+" "+card.Effect.URL)
 		for _, f := range card.Effect.Header {
