@@ -179,7 +179,7 @@ type columnLayout float32
 func (l columnLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
 	w := min(s.Width, float32(l))
 	o[0].Move(fyne.NewPos((s.Width-w)/2, 0))
-	o[0].Resize(fyne.NewSize(w, s.Height))
+	settle(o[0], w)
 }
 func (l columnLayout) MinSize(o []fyne.CanvasObject) fyne.Size { return o[0].MinSize() }
 
@@ -198,7 +198,14 @@ func Facts(list ...Fact) *fyne.Container {
 	return container.New(&factLayout{}, objects...)
 }
 
-type factLayout struct{ width float32 }
+// Form lists fields by their names, as Facts does with texts, and leaves room between them.
+func Form(list ...Fact) *fyne.Container {
+	c := Facts(list...)
+	c.Layout = &factLayout{gap: 8}
+	return c
+}
+
+type factLayout struct{ width, gap float32 }
 
 const (
 	factName  = 150
@@ -216,13 +223,13 @@ func (l *factLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
 			y += h - theme.InnerPadding()
 			h = settle(value, s.Width)
 			value.Move(fyne.NewPos(0, y))
-			y += h
+			y += h + l.gap
 			continue
 		}
 		h := max(settle(name, factName), settle(value, s.Width-factName))
 		name.Move(fyne.NewPos(0, y))
 		value.Move(fyne.NewPos(factName, y))
-		y += h
+		y += h + l.gap
 	}
 }
 
@@ -231,6 +238,9 @@ func (l *factLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
 	for i := 0; i+1 < len(o); i += 2 {
 		name, value := o[i].MinSize(), o[i+1].MinSize()
 		m.Width = max(m.Width, name.Width, value.Width)
+		if i > 0 {
+			m.Height += l.gap
+		}
 		if l.width > 0 && l.width < factLeast {
 			m.Height += name.Height - theme.InnerPadding() + value.Height
 		} else {
@@ -268,4 +278,24 @@ func (l *wrapLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
 
 func (l *wrapLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
 	return fyne.NewSize(120, l.each(o, func(fyne.CanvasObject, float32, float32, fyne.Size) {}))
+}
+
+// Beside gives a list a part of the width and the rest to what is looked at.
+func Beside(list, face fyne.CanvasObject) *fyne.Container {
+	return container.New(besideLayout{}, list, face)
+}
+
+type besideLayout struct{}
+
+func (besideLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
+	w := min(270, s.Width*0.36)
+	o[0].Move(fyne.Position{})
+	o[0].Resize(fyne.NewSize(w, s.Height))
+	o[1].Move(fyne.NewPos(w+1, 0))
+	o[1].Resize(fyne.NewSize(s.Width-w-1, s.Height))
+}
+
+func (besideLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
+	m := o[1].MinSize()
+	return fyne.NewSize(m.Width+180, m.Height)
 }

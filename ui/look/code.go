@@ -25,12 +25,14 @@ type Code struct {
 	hits  []int // rows with what is looked for
 	hit   int
 	most  int // rows that are shown at once
+	diff  bool
 	list  *widget.List
 	still []*codeLine // where all rows have room: no list, so that the wheel scrolls what is around
 }
 
 type codeRow struct {
 	number int // 0: it goes on
+	tone   Tone
 	parts  []visible.Part
 }
 
@@ -39,6 +41,26 @@ func NewCode(text string, most int) *Code {
 	c := &Code{text: text, most: most}
 	c.ExtendBaseWidget(c)
 	return c
+}
+
+// NewDiff shows a unified difference: what is new and what is gone in their colours, which the + and - before them say as well.
+func NewDiff(text string, most int) *Code {
+	c := NewCode(text, most)
+	c.diff = true
+	return c
+}
+
+func (c *Code) toneOf(line string) Tone {
+	switch {
+	case !c.diff || line == "":
+	case line[0] == '+':
+		return Fine
+	case line[0] == '-':
+		return Wrong
+	case line[0] == '@':
+		return Working
+	}
+	return Calm
 }
 
 // SetText replaces the text.
@@ -108,7 +130,8 @@ func (c *Code) wrap() {
 	number := 0
 	for line := range strings.SplitSeq(strings.TrimSuffix(strings.ReplaceAll(c.text, "\t", "    "), "\n"), "\n") {
 		number++
-		row, used := codeRow{number: number}, 0
+		tone := c.toneOf(line)
+		row, used := codeRow{number: number, tone: tone}, 0
 		for _, p := range visible.LineParts(line) {
 			var b strings.Builder
 			flush := func() {
@@ -122,7 +145,7 @@ func (c *Code) wrap() {
 				if used+w > c.cols {
 					flush()
 					c.rows = append(c.rows, row)
-					row, used = codeRow{}, 0
+					row, used = codeRow{tone: tone}, 0
 				}
 				b.WriteRune(r)
 				used += w
@@ -284,6 +307,15 @@ func (r *codeLineRenderer) draw() {
 		text(s, theme.Color(theme.ColorNameDisabled), mono, float32(codeGutter-1-len(s))*one)
 	}
 	x := float32(codeGutter) * one
+	plain := theme.ColorNameForeground
+	if r.l.row.tone != Calm {
+		c, ground := r.l.row.tone.colors()
+		plain = c
+		back := canvas.NewRectangle(theme.Color(ground))
+		back.Move(fyne.NewPos(x-2, 0))
+		back.Resize(fyne.NewSize(max(0, r.l.Size().Width-x), codeHeight()))
+		r.objects = append(r.objects, back)
+	}
 	for _, p := range r.l.row.parts {
 		if p.Mark {
 			back := canvas.NewRectangle(theme.Color(BadBack))
@@ -296,7 +328,7 @@ func (r *codeLineRenderer) draw() {
 		}
 		for _, piece := range around(p.Text, r.l.find) {
 			if !piece.Mark {
-				x += text(piece.Text, theme.Color(theme.ColorNameForeground), mono, x)
+				x += text(piece.Text, theme.Color(plain), mono, x)
 				continue
 			}
 			back := canvas.NewRectangle(theme.Color(DoubtBack))

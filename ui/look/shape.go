@@ -104,6 +104,12 @@ func Marked(t Tone, s Shape, text string) fyne.CanvasObject {
 	return leading(s.icon(c), Plain(text, Style{Color: c, Bold: true}))
 }
 
+// Named is a shape and a name of one line, larger than the text.
+func Named(t Tone, s Shape, text string) fyne.CanvasObject {
+	c, _ := t.colors()
+	return leading(s.icon(c), Label(text, Style{Bold: true, Size: theme.SizeNameSubHeadingText}))
+}
+
 // Badge is a shape and a word of one line.
 func Badge(t Tone, s Shape, text string) fyne.CanvasObject {
 	c, _ := t.colors()

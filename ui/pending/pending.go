@@ -107,7 +107,7 @@ func New(cfg Config) (*View, error) {
 	}
 	v.empty = nothing()
 	v.right = container.NewStack()
-	v.beside = container.New(besideLayout{}, look.Ground(v.list), v.right)
+	v.beside = look.Beside(look.Ground(v.list), v.right)
 	v.root = container.NewStack(v.empty)
 	v.ExtendBaseWidget(v)
 	return v, nil
@@ -289,22 +289,6 @@ func (v *View) Tick() {
 	if len(v.right.Objects) == 1 && v.right.Objects[0] == fyne.CanvasObject(v.card) {
 		v.card.Tick()
 	}
-}
-
-// besideLayout gives the list a part of the width and the rest to what is looked at.
-type besideLayout struct{}
-
-func (besideLayout) Layout(o []fyne.CanvasObject, s fyne.Size) {
-	w := min(270, s.Width*0.36)
-	o[0].Move(fyne.Position{})
-	o[0].Resize(fyne.NewSize(w, s.Height))
-	o[1].Move(fyne.NewPos(w+1, 0))
-	o[1].Resize(fyne.NewSize(s.Width-w-1, s.Height))
-}
-
-func (besideLayout) MinSize(o []fyne.CanvasObject) fyne.Size {
-	m := o[1].MinSize()
-	return fyne.NewSize(m.Width+180, m.Height)
 }
 
 // line is one line of the list.
