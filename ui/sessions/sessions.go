@@ -1,0 +1,154 @@
+// Package sessions shows which processes the person has allowed to act, and ends that at once.
+//
+// Promises: every session has its own button, which ends it by one press without asking back: taking a right away is always safe. What a session had running is not undone by that, and it
+// says so.
+package sessions
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"fyne.io/fyne/v2"
+	"fyne.io/fyne/v2/container"
+	"fyne.io/fyne/v2/widget"
+
+	"singlepass.dev/daemon/api"
+	"singlepass.dev/ui/card"
+	"singlepass.dev/ui/look"
+	"singlepass.dev/ui/words"
+)
+
+// Daemon knows the sessions. It is called in goroutines of the view's.
+type Daemon interface {
+	Sessions(ctx context.Context) ([]api.Session, error)
+	RevokeSession(ctx context.Context, run string) error
+}
+
+// Config is what a View is made of.
+type Config struct {
+	Daemon  Daemon           // required
+	Now     func() time.Time // required
+	Context context.Context  // optional: ends with the window
+	Go      func(func())     // optional: how work is started; a goroutine
+}
+
+// View is the list of sessions.
+type View struct {
+	widget.BaseWidget
+	cfg      Config
+	work     look.Work
+	sessions []api.Session
+	seen     map[string]time.Time // when each run called last, by what the caller tells
+	rows     *fyne.Container
+	root     fyne.CanvasObject
+	trouble  fyne.CanvasObject
+}
+
+// New returns an empty view. Load reads the sessions.
+func New(cfg Config) (*View, error) {
+	if cfg.Daemon == nil || cfg.Now == nil {
+		return nil, errors.New("sessions: Daemon and Now are required")
+	}
+	v := &View{cfg: cfg, work: look.NewWork(cfg.Context, cfg.Go), seen: map[string]time.Time{}, rows: look.Rows(10)}
+	outer, _ := look.Scrolled(look.Inset(18, 14, look.Column(look.SheetWidth, v.rows)))
+	v.root = outer
+	v.ExtendBaseWidget(v)
+	v.draw()
+	return v, nil
+}
+
+// CreateRenderer implements fyne.Widget.
+func (v *View) CreateRenderer() fyne.WidgetRenderer { return widget.NewSimpleRenderer(v.root) }
+
+// Load reads the sessions.
+func (v *View) Load() {
+	var list []api.Session
+	v.work.Do(func(ctx context.Context) (err error) {
+		list, err = v.cfg.Daemon.Sessions(ctx)
+		return err
+	}, func(err error) {
+		v.trouble = nil
+		if err != nil {
+			v.trouble = look.Trouble(err)
+			v.draw()
+			return
+		}
+		v.Update(list)
+	})
+}
+
+// Update shows these sessions, the newest first.
+func (v *View) Update(list []api.Session) {
+	v.sessions = slices.Clone(list)
+	slices.SortFunc(v.sessions, func(a, b api.Session) int {
+		if n := b.At.Compare(a.At); n != 0 {
+			return n
+		}
+		return strings.Compare(a.Run, b.Run)
+	})
+	v.draw()
+}
+
+// Seen says when a run called last; the activity tells it.
+func (v *View) Seen(run string, at time.Time) {
+	if at.After(v.seen[run]) {
+		v.seen[run] = at
+	}
+}
+
+func (v *View) draw() {
+	list := []fyne.CanvasObject{look.Heading(words.Say("sessions.title")), look.Quiet(words.Say("sessions.means"))}
+	if v.trouble != nil {
+		list = append(list, v.trouble)
+	}
+	if len(v.sessions) == 0 {
+		list = append(list, look.NewPanel(container.NewPadded(look.Rows(0, look.Subheading(words.Say("sessions.none")), look.Quiet(words.Say("sessions.none_means"))))))
+	}
+	for _, s := range v.sessions {
+		list = append(list, v.one(s))
+	}
+	v.rows.Objects = list
+	v.Refresh()
+}
+
+func (v *View) one(s api.Session) fyne.CanvasObject {
+	now := v.cfg.Now()
+	tone, shape, assurance := card.Assurance(s.Assurance)
+	exe := s.Agent.Exe
+	if s.Agent.Script != "" {
+		exe = look.Quoted([]string{s.Agent.Exe, s.Agent.Script})
+	}
+	revoke := widget.NewButton(words.Say("sessions.revoke"), nil)
+	revoke.OnTapped = func() {
+		revoke.Disable()
+		v.work.Do(func(ctx context.Context) error { return v.cfg.Daemon.RevokeSession(ctx, s.Run) }, func(err error) {
+			v.trouble = nil
+			if err != nil {
+				v.trouble = look.Trouble(err)
+				revoke.Enable()
+				v.draw()
+				return
+			}
+			v.Update(slices.DeleteFunc(slices.Clone(v.sessions), func(o api.Session) bool { return o.Run == s.Run }))
+		})
+	}
+	title := look.Label(look.Brief(look.Program(s.Actor), 40)+"  "+words.Say("card.pid", "PID", s.Agent.PID), look.Style{Bold: true})
+	calls := words.Count("sessions.calls", s.Calls)
+	if at := v.seen[s.Run]; !at.IsZero() {
+		calls += "  ·  " + words.Say("sessions.last", "Time", look.Clock(at, now), "Ago", look.Ago(at, now))
+	}
+	rows := []fyne.CanvasObject{look.Line([]fyne.CanvasObject{title}, []fyne.CanvasObject{look.Wide(110, 34, revoke)})}
+	if s.Suspended {
+		rows = append(rows, look.NewNotice(look.Calm, look.ShapeLock, look.Body(words.Say("sessions.suspended"))))
+	}
+	rows = append(rows, look.Facts(
+		look.Fact{Name: words.Say("card.program"), Value: look.Rows(-6, look.Plain(exe, look.Style{Mono: true}), look.Marked(tone, shape, assurance))},
+		look.Fact{Name: words.Say("sessions.since"), Value: look.Body(words.Say("sessions.at", "Time", look.Clock(s.At, now), "Ago", look.Ago(s.At, now)))},
+		look.Fact{Name: words.Say("sessions.so_far"), Value: look.Body(calls)},
+		look.Fact{Name: words.Say("filter.run"), Value: look.Plain(s.Run, look.Style{Mono: true, Color: look.Muted})},
+	))
+	return look.NewPanel(look.Rows(4, rows...))
+}
