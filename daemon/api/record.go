@@ -178,7 +178,11 @@ type Card struct {
 	Agent       Process   `json:"agent"`
 	Chain       []Process `json:"chain,omitempty"` // the agent's ancestors, nearest first
 	Assurance   string    `json:"assurance"`
-	Since       time.Time `json:"since,omitzero"` // when this run was first seen
+	Package     string    `json:"package,omitempty"`  // what the program was installed as: deb:name, rpm:name, flatpak:id, snap:name, appimage:/path
+	Contains    string    `json:"contains,omitempty"` // what its script is of, by files that the user can change: npm:name@version, python:name
+	Doubts      []string  `json:"doubts,omitempty"`   // why it cannot be told
+	Changes     []string  `json:"changes,omitempty"`  // what is another than in its last session
+	Since       time.Time `json:"since,omitzero"`     // when this run was first seen
 	CallsBefore int       `json:"calls_before"`
 	Created     time.Time `json:"created"`
 	Expires     time.Time `json:"expires"`
@@ -232,6 +236,10 @@ type Session struct {
 	At        time.Time `json:"at"`
 	Agent     Process   `json:"agent"`
 	Assurance string    `json:"assurance,omitempty"`
+	Package   string    `json:"package,omitempty"` // these as of a card
+	Contains  string    `json:"contains,omitempty"`
+	Doubts    []string  `json:"doubts,omitempty"`
+	Changes   []string  `json:"changes,omitempty"`
 	Suspended bool      `json:"suspended,omitempty"` // the vault is locked
 	Calls     int       `json:"calls"`
 }

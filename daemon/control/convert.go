@@ -144,7 +144,7 @@ func Card(v CardView) api.Card {
 		Tool: v.Execution.Tool, Action: v.Execution.Action, Target: v.Execution.Target, Effect: Effect(v.Effect), Credential: v.Execution.Credential,
 		Class: string(v.Execution.Class), LostAnswer: v.LostAnswer, Why: v.Card.Why, Actor: v.Peer.Actor, Run: v.Card.Binding.Run, Via: v.Peer.Via,
 		Agent: process(v.Peer.Agent), Assurance: string(v.Peer.Assurance), Since: utc(v.Since), CallsBefore: v.CallsBefore, Created: utc(v.Card.Created), Expires: utc(v.Card.Expires),
-		Answers: answers(v), Retry: v.Retry,
+		Answers: answers(v), Retry: v.Retry, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
 	}
 	if c.Sentence == "" {
 		c.Sentence = sentence(v)
@@ -190,6 +190,6 @@ func process(p peer.Process) api.Process {
 func Session(v SessionView) api.Session {
 	return api.Session{
 		Run: v.Session.Run, Actor: v.Session.Actor, By: v.Session.By, Card: v.Session.Card, At: utc(v.Session.At), Agent: process(v.Peer.Agent),
-		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls,
+		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
 	}
 }

@@ -122,6 +122,7 @@ func (e *Engine) askSessionLocked(q *request, f *earlier) <-chan struct{} {
 }
 
 func (e *Engine) openCardLocked(c *card) {
+	e.compareLocked(c.run)
 	now := e.cfg.Now()
 	c.ID, c.Created, c.Expires = "card_"+e.cfg.NewID(), now, now.Add(e.cfg.CardTTL)
 	c.done = make(chan struct{})

@@ -31,6 +31,7 @@ import (
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
+	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/secret"
 )
@@ -105,12 +106,21 @@ type Vault interface {
 	CredentialRefused(name string, used *secret.Bytes)
 }
 
+// Programs remembers what the programs of actors were in their last session, where an agent cannot change it.
+type Programs interface {
+	// Known returns what is remembered of an actor, or the zero value. It is fast, and needs the vault unlocked.
+	Known(actor string) (peer.Known, error)
+	// Remember keeps it in place of what was remembered before. It may wait for the disk.
+	Remember(peer.Known) error
+}
+
 // Config is what an Engine is made of.
 type Config struct {
 	Journal  Journal                            // required
 	Records  Records                            // required
 	Vault    Vault                              // required
 	Channels map[effect.Channel]channel.Channel // required
+	Programs Programs                           // optional: without it every program is seen for the first time
 	Now      func() time.Time                   // required
 	NewID    func() string                      // required: a fresh ULID
 	Logger   *slog.Logger                       // optional

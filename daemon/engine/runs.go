@@ -26,6 +26,7 @@ type run struct {
 	revoked  bool            // the person ended its session: nothing is sent for it again by itself
 	asking   *card           // a card that asks for the session alone
 	once     map[string]bool // earlier executions whose result the person let this run have, without a session
+	judged   bool            // identity says how the program stands to its last session
 	refusal  *runRefusal     // the answer to the last such card, so that a retry brings no new one
 }
 
@@ -139,9 +140,41 @@ func (e *Engine) liveOf(pass func(*live) bool) []*live {
 	return out
 }
 
+// compareLocked says in the run's identity how its program stands to what it was in its last session. The vault is open whenever a person is asked.
+func (e *Engine) compareLocked(r *run) {
+	if e.cfg.Programs == nil || r.judged || r.session != nil {
+		return
+	}
+	known, err := e.cfg.Programs.Known(r.identity.Actor)
+	if err != nil {
+		e.cfg.Logger.Warn("looking up what is known of a program", "run", r.id, "error", err)
+		return
+	}
+	judged := r.identity.Judged(known)
+	r.identity, r.judged = &judged, true
+}
+
+// rememberLocked keeps what the program of an authorized run is. Nothing waits for it: it decides nothing, and is what the next run's card is compared with.
+func (e *Engine) rememberLocked(r *run, at time.Time) {
+	if e.cfg.Programs == nil {
+		return
+	}
+	identity := *r.identity
+	e.work.Go(func() {
+		known, err := e.cfg.Programs.Known(identity.Actor)
+		if err == nil {
+			err = e.cfg.Programs.Remember(identity.KnownAs(known, at))
+		}
+		if err != nil {
+			e.cfg.Logger.Warn("remembering a program", "run", identity.Run, "error", err)
+		}
+	})
+}
+
 // openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	r.session, r.refusal, r.revoked = s, nil, false
+	e.rememberLocked(r, s.At)
 	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card}, true)
 	if r.asking != nil && r.asking.ID != s.Card {
 		e.closeCardLocked(r.asking, "session", s.By)

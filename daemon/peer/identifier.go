@@ -1,10 +1,12 @@
 package peer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -23,6 +25,23 @@ const (
 type Config struct {
 	Bridge string // optional; path of the installed spctl. Without it no peer is a bridge
 	Dpkg   string // optional; folder of dpkg's file lists, /var/lib/dpkg/info by default
+	Rpm    string // optional; the rpm program, /usr/bin/rpm by default; asked only where nobody but root can change it
+	Snap   string // optional; folder of the snaps' mounts, /snap by default
+
+	// Flatpak holds the folders of Flatpak's installations; by default the system's and the user's.
+	Flatpak []string // optional
+}
+
+func (c *Config) complete() {
+	c.Dpkg = cmp.Or(c.Dpkg, "/var/lib/dpkg/info")
+	c.Rpm = cmp.Or(c.Rpm, "/usr/bin/rpm")
+	c.Snap = cmp.Or(c.Snap, "/snap")
+	if c.Flatpak == nil {
+		c.Flatpak = []string{"/var/lib/flatpak"}
+		if dir, err := os.UserHomeDir(); err == nil {
+			c.Flatpak = append(c.Flatpak, filepath.Join(dir, ".local/share/flatpak"))
+		}
+	}
 }
 
 // Identifier identifies peers. All methods are safe for concurrent use.
@@ -36,9 +55,7 @@ func New(cfg Config) (*Identifier, error) {
 	if cfg.Bridge != "" && !filepath.IsAbs(cfg.Bridge) {
 		return nil, fmt.Errorf("making an identifier: the bridge's path %q must be absolute", cfg.Bridge)
 	}
-	if cfg.Dpkg == "" {
-		cfg.Dpkg = "/var/lib/dpkg/info"
-	}
+	cfg.complete()
 	return &Identifier{cfg: cfg, state: newState(cfg)}, nil
 }
 

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -401,34 +403,57 @@ func (id *Identifier) identity(agent *held, via string, through []Process) (*Ide
 		return nil, fmt.Errorf("identifying a peer: %w", err)
 	}
 	run := RunID(agent.Process)
-	assurance := UserOwned
-	if systemOwned(agent.Exe) && (agent.Script == "" || systemOwned(agent.Script)) {
-		assurance = SystemOwned
-	}
 	w, err := id.watch(run, agent)
 	if err != nil {
 		return nil, err
 	}
-	agent.Script = w.script
 	process := agent.Process
+	process.Script, process.ScriptDigest = w.first.script, w.first.scriptDigest
 	return &Identity{
-		Run: run, Actor: w.actor, Agent: process, Chain: chain, Through: through, Assurance: assurance, Via: via,
+		Run: run, Actor: w.first.actor, Agent: process, Chain: chain, Through: through, Via: via,
+		Assurance: w.first.assurance, Package: w.first.pkg, Contains: w.first.contains, Doubts: slices.Clone(w.first.doubts),
 		Check: func() error { return w.check(process) },
 		Ended: w.ended,
 	}, nil
 }
 
-// actorOf names the program of a process.
-func (id *Identifier) actorOf(p Process) string {
-	if p.Script != "" {
-		return "script:" + p.Script
+// program is what a process was found to run when it was first seen.
+type program struct {
+	actor        string
+	assurance    Assurance
+	pkg          string
+	script       string
+	scriptDigest string
+	contains     string
+	doubts       []string
+}
+
+// programOf finds out what a held process runs, which may read many files.
+func (id *Identifier) programOf(h *held) program {
+	o := id.originOf(h)
+	p := program{actor: cmp.Or(o.actor, "exe:"+h.Exe), pkg: o.pkg, doubts: append(o.doubts, doubtsOf(h)...), assurance: UserOwned}
+	if name, ok := strings.CutPrefix(o.pkg, "deb:"); ok {
+		p.actor = "deb:" + name
 	}
-	if systemOwned(p.Exe) {
-		if name := id.dpkg.owner(p.Exe); name != "" {
-			return "deb:" + name
+	system := o.system
+	if h.Script != "" {
+		p.script, p.actor = h.Script, "script:"+h.Script
+		if p.contains = id.packageOf(h.Script); p.contains == "" || !systemOwned(h.Script) {
+			p.contains = ownerOfScript(h.Script)
+		}
+		system = system && systemOwned(h.Script)
+		var err error
+		if p.scriptDigest, err = id.digests.of(h.Script); err != nil {
+			p.doubts = append(p.doubts, "its script cannot be read")
 		}
 	}
-	return "exe:" + p.Exe
+	switch {
+	case len(p.doubts) > 0:
+		p.assurance = CannotTell
+	case system:
+		p.assurance = SystemOwned
+	}
+	return p
 }
 
 // check proves that the process lives and runs the same executable.

@@ -5,10 +5,12 @@ import "time"
 // Assurance says in words how well the agent's program is known. The zero value is invalid.
 type Assurance string
 
-// The levels of assurance.
+// The levels of assurance. This package tells SystemOwned, UserOwned and CannotTell; who remembers programs makes Unchanged or Changed of what is the user's.
 const (
 	SystemOwned Assurance = "installed by the system and not writable by you"
-	UserOwned   Assurance = "yours, and you can change it"
+	UserOwned   Assurance = "yours, and seen for the first time"
+	Unchanged   Assurance = "yours, and unchanged since it was first seen"
+	Changed     Assurance = "changed since its last session"
 	CannotTell  Assurance = "cannot be told"
 )
 
@@ -24,6 +26,8 @@ type Process struct {
 	Digest string    `json:"digest,omitempty"` // sha256:… of the executable
 	Script string    `json:"script,omitempty"` // what an interpreter runs
 
+	ScriptDigest string `json:"script_digest,omitempty"` // sha256:… of the script, as it was when the process was first seen
+
 	// Device and Inode say which file the executable is, as the kernel counts.
 	Device uint64 `json:"device,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`
@@ -37,7 +41,11 @@ type Identity struct {
 	Chain     []Process `json:"chain,omitempty"`   // the agent's ancestors, nearest first
 	Through   []Process `json:"through,omitempty"` // the bridge and the launchers between it and the agent, nearest to the socket first
 	Assurance Assurance `json:"assurance"`
-	Via       string    `json:"via"` // bridge, socket, http
+	Package   string    `json:"package,omitempty"`  // what the program was installed as: deb:name, rpm:name, flatpak:id, snap:name, appimage:/path
+	Contains  string    `json:"contains,omitempty"` // what the script says it belongs to: npm:name@version, python:name. The user can write that
+	Doubts    []string  `json:"doubts,omitempty"`   // in words: what keeps the program from being what its files say
+	Changes   []string  `json:"changes,omitempty"`  // in words, with Changed: what is another than in its last session
+	Via       string    `json:"via"`                // bridge, socket, http
 	// Check proves again that the process behind this identity is alive and has not become another program. Nil means that it cannot be checked.
 	Check func() error `json:"-"`
 	// Ended is closed when the process is gone. Nil means that it cannot be watched.

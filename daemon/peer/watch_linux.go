@@ -14,22 +14,22 @@ import (
 type state struct {
 	digests digests
 	dpkg    dpkg
+	rpm     rpm
 
 	mu   sync.Mutex
 	runs map[string]*watched // owner: mu; live runs by their id
 }
 
 func newState(cfg Config) state {
-	return state{dpkg: dpkg{folder: cfg.Dpkg}, runs: make(map[string]*watched)}
+	return state{dpkg: dpkg{folder: cfg.Dpkg}, rpm: rpm{program: cfg.Rpm}, runs: make(map[string]*watched)}
 }
 
 // watched is what is kept about a run while its process lives: one pidfd, whatever number of connections it has.
 type watched struct {
-	file   *os.File // the pidfd
-	raw    syscall.RawConn
-	ended  chan struct{}
-	actor  string // as first seen
-	script string // as first seen
+	file  *os.File // the pidfd
+	raw   syscall.RawConn
+	ended chan struct{}
+	first program // as first seen
 }
 
 // watch returns what is kept about a run, and begins to watch its process when this is the first time. It takes over the pidfd.
@@ -41,7 +41,11 @@ func (id *Identifier) watch(run string, h *held) (*watched, error) {
 		h.close()
 		return known, nil
 	}
-	actor := id.actorOf(h.Process) // may read files: not under the lock
+	first := id.programOf(h) // may read files: not under the lock
+	if err := h.alive(); err != nil {
+		h.close()
+		return nil, fmt.Errorf("identifying a peer: %w", err)
+	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if known := id.runs[run]; known != nil {
@@ -53,7 +57,7 @@ func (id *Identifier) watch(run string, h *held) (*watched, error) {
 		h.close()
 		return nil, fmt.Errorf("watching process %d: %w", h.PID, err)
 	}
-	w := &watched{file: os.NewFile(uintptr(h.fd), "pidfd"), ended: make(chan struct{}), actor: actor, script: h.Script}
+	w := &watched{file: os.NewFile(uintptr(h.fd), "pidfd"), ended: make(chan struct{}), first: first}
 	var err error
 	if w.raw, err = w.file.SyscallConn(); err != nil {
 		_ = w.file.Close()

@@ -145,7 +145,7 @@ func Open(cfg Config) (_ *Server, err error) {
 		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel}
 	}
 	s.engine, err = engine.New(engine.Config{
-		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels,
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault},
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin,
 		Notify: func(n engine.Notice) {
 			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)

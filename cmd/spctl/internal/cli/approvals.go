@@ -168,6 +168,14 @@ func (a *app) printCard(card api.Card) {
 	if card.Agent.Script != "" {
 		row("script", card.Agent.Script)
 	}
+	row("installed as", card.Package)
+	row("says it is", card.Contains)
+	for _, doubt := range card.Doubts {
+		row("doubt", doubt)
+	}
+	for _, change := range card.Changes {
+		row("changed", change)
+	}
 	if len(card.Chain) > 0 {
 		names := make([]string, len(card.Chain))
 		for i, p := range card.Chain {
