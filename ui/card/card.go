@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"fyne.io/fyne/v2"
@@ -274,6 +275,17 @@ func who(c api.Card, now time.Time) fyne.CanvasObject {
 			look.Run{Text: "  " + words.Say("card.pid", "PID", c.Agent.PID), Style: look.Style{Color: look.Muted}},
 		), look.Marked(tone, shape, assurance))},
 	}
+	for _, told := range []struct {
+		name  string
+		lines []string
+	}{{"card.doubts", c.Doubts}, {"card.changes", c.Changes}} {
+		if len(told.lines) > 0 {
+			facts = append(facts, look.Fact{Name: words.Say(told.name), Value: look.Body(strings.Join(told.lines, "\n"))})
+		}
+	}
+	if c.Package != "" || c.Contains != "" {
+		facts = append(facts, look.Fact{Name: words.Say("card.package"), Value: look.Plain(strings.TrimSpace(c.Package+"  "+c.Contains), look.Style{Mono: true})})
+	}
 	if len(c.Chain) > 0 {
 		runs := []look.Run{}
 		for i, p := range c.Chain {
@@ -301,8 +313,12 @@ func Assurance(daemonsWords string) (look.Tone, look.Shape, string) {
 	switch daemonsWords {
 	case "installed by the system and not writable by you":
 		return look.Fine, look.ShapeLock, words.Say("assurance.system")
-	case "yours, and you can change it":
-		return look.Careful, look.ShapeOpenLock, words.Say("assurance.yours")
+	case "yours, and seen for the first time":
+		return look.Careful, look.ShapeOpenLock, words.Say("assurance.first")
+	case "yours, and unchanged since it was first seen":
+		return look.Careful, look.ShapeOpenLock, words.Say("assurance.unchanged")
+	case "changed since its last session":
+		return look.Wrong, look.ShapeWarning, words.Say("assurance.changed")
 	case "cannot be told", "":
 		return look.Wrong, look.ShapeWarning, words.Say("assurance.cannot_tell")
 	}

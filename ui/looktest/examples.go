@@ -26,7 +26,7 @@ func Card() api.Card {
 		Why:   []string{"a process that has not been allowed to act yet asks", `the contract's condition holds: args.region == "us-east-1"`},
 		Actor: "exe:/usr/bin/claude", Run: "run_7f3a", Via: "bridge", Agent: api.Process{PID: 4242, UID: 1000, Exe: "/usr/bin/claude", Began: Now.Add(-12 * time.Minute)},
 		Chain:     []api.Process{{PID: 4100, Exe: "/usr/bin/bash"}, {PID: 4000, Exe: "/usr/bin/gnome-terminal-server"}, {PID: 1200, Exe: "/usr/lib/systemd/systemd"}},
-		Assurance: "yours, and you can change it", Since: Now.Add(-3 * time.Minute), CallsBefore: 2, Created: Now.Add(-20 * time.Second), Expires: Now.Add(9*time.Minute + 40*time.Second),
+		Assurance: "yours, and seen for the first time", Since: Now.Add(-3 * time.Minute), CallsBefore: 2, Created: Now.Add(-20 * time.Second), Expires: Now.Add(9*time.Minute + 40*time.Second),
 		Answers: []string{"once", "session", "deny"},
 	}
 }
