@@ -15,6 +15,7 @@ type Status struct {
 	Journal    string    `json:"journal"`           // ok, quarantine, unavailable
 	Problem    string    `json:"problem,omitempty"` // of the journal
 	Head       *Head     `json:"head,omitempty"`
+	Refused    *Refused  `json:"refused,omitempty"` // nil where nothing was
 	Sessions   int       `json:"sessions"`
 	Actions    int       `json:"actions"`         // accepted contracts
 	Changed    int       `json:"actions_changed"` // contract files that wait for the operator
@@ -26,6 +27,15 @@ type Status struct {
 	MCPURL     string    `json:"mcp_url,omitempty"`
 	JournalDir string    `json:"journal_dir,omitempty"`
 	ActionsDir string    `json:"actions_dir,omitempty"`
+}
+
+// Refused counts what was turned away at the operator's socket since the daemon started. Whoever looks at the status should see that somebody tries.
+type Refused struct {
+	WrongProofs int       `json:"wrong_proofs"`      // wrong passphrases, and tickets of other processes
+	Agents      int       `json:"agents"`            // callers that are agents, were started by one, are traced, or cannot be told
+	Last        time.Time `json:"last"`              // the newest of both
+	LastPID     int       `json:"last_pid,omitzero"` // and the process it came from
+	LastCode    Code      `json:"last_code"`
 }
 
 // Head is where the journal stands.

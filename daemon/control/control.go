@@ -226,6 +226,7 @@ type Config struct {
 	Now         func() time.Time
 	UID         func() int                                 // optional: whose requests are taken; os.Getuid
 	PeerOf      func(c net.Conn) (Peer, error)             // optional: the kernel's word; PeerOf
+	Refused     func(p Peer, code api.Code)                // optional: told of every wrong proof and of every caller that may not ask; must not block for long
 	Logger      *slog.Logger                               // optional
 	Translate   func(err error) (e *api.Error, known bool) // optional: errors of the parts that only the composition knows
 }
@@ -255,6 +256,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Refused == nil {
+		cfg.Refused = func(Peer, api.Code) {}
 	}
 	s := &Server{cfg: cfg}
 	s.http = &http.Server{

@@ -46,6 +46,7 @@ func (s *Server) handler() http.Handler {
 			if err == nil {
 				body, err = f(req)
 			}
+			s.refused(r, err)
 			s.reply(w, body, err)
 		})
 	}
@@ -54,6 +55,7 @@ func (s *Server) handler() http.Handler {
 			defer s.recovered(w)
 			req, err := s.open(w, r, proof)
 			if err != nil {
+				s.refused(r, err)
 				s.reply(w, nil, err)
 				return
 			}
@@ -129,6 +131,18 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, n need) (request, 
 		}
 	}
 	return req, nil
+}
+
+// refused tells of an error that means that somebody tries to be the operator.
+func (s *Server) refused(r *http.Request, err error) {
+	if err == nil {
+		return
+	}
+	switch code := s.translate(err).Code; code {
+	case api.CodeProofWrong, api.CodeTooManyTries, api.CodeAgentCaller: // a ticket that is over is nothing special
+		p, _ := r.Context().Value(peerKey{}).(Peer)
+		s.cfg.Refused(p, code)
+	}
 }
 
 // decode reads a body strictly: one JSON value, no unknown field, nothing after it. It wipes the bytes that it read.

@@ -86,7 +86,7 @@ func (t *Tickets) Prove(ctx context.Context, scheme string, value *secret.Bytes,
 		return "", over("its time is over")
 	case p.PID != k.peer.PID || p.Start != k.peer.Start || p.Start == 0:
 		// The ticket stays: whoever took it to another process must not be able to end it for its owner.
-		return "", over("it belongs to another process")
+		return "", api.Errorf(api.CodeProofWrong, "this ticket belongs to another process").WithHint("give the passphrase")
 	}
 	if err := k.process.Check(); err != nil {
 		t.drop(sum)

@@ -71,6 +71,7 @@ func (o *operatorSide) Status() api.Status {
 			st.Problem = err.Error()
 		}
 	}
+	st.Refused = s.tries.seen()
 	head := s.records.Journal().Head()
 	st.Head = &api.Head{Seq: head.Seq, Hash: head.Hash.String()}
 	st.Head.Key = s.verifierKey()
@@ -356,25 +357,9 @@ func (o *operatorSide) AcceptQuarantine(_ context.Context, reason, by string) er
 	return o.s.acceptQuarantine(reason, details)
 }
 
-// AgentAmong says whether a process, or one of its ancestors, is an agent that this daemon knows.
+// AgentAmong says whether a process, or one of its ancestors, is an agent that this daemon knows, or was left behind by one.
 func (o *operatorSide) AgentAmong(p control.Peer) (string, bool, error) {
-	// Whoever traces a process speaks with its voice, and hears what it hears.
-	tracer, err := peer.Tracer(p.PID)
-	if err != nil {
-		return "", false, err
-	}
-	if tracer != 0 {
-		return "", false, fmt.Errorf("process %d is traced by %d", p.PID, tracer)
-	}
-	chain, err := o.s.peers.Lineage(p.PID)
-	if err != nil {
-		return "", false, err
-	}
-	if chain[0].Start != p.Start {
-		return "", false, fmt.Errorf("process %d is another one than the one that connected", p.PID)
-	}
-	run, found := o.s.engine.KnowsAgent(chain)
-	return run, found, nil
+	return o.s.belongs(p.PID, p.Start)
 }
 
 // peerOf says which process connected to the operator's socket.

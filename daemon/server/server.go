@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/oklog/ulid/v2"
 
 	"singlepass.dev/daemon/channel"
@@ -28,6 +29,7 @@ import (
 	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/daemon/journal"
+	"singlepass.dev/daemon/lockwatch"
 	"singlepass.dev/daemon/mcpserver"
 	"singlepass.dev/daemon/oauth"
 	"singlepass.dev/daemon/peer"
@@ -47,7 +49,10 @@ type Config struct {
 	Channels map[effect.Channel]channel.Channel // optional: in place of the real ones, for benchmarks
 	// Listening is optional: it is called once, with what makes the operator's socket. A group that spd was installed with goes onto the socket there (package harden).
 	Listening func(listen func() error) error
-	Settled   func() // optional: called when the work of the start, or of an unlock, is done
+	// SystemBus and SessionBus are optional: where the desktop says that it goes away; the real ones by default.
+	SystemBus, SessionBus func(ctx context.Context) (*dbus.Conn, error)
+
+	Settled func() // optional: called when the work of the start, or of an unlock, is done
 }
 
 // Server is a running daemon.
@@ -63,6 +68,8 @@ type Server struct {
 	mcp     *mcpserver.Server
 	control *control.Server
 	tickets *control.Tickets
+	family  family
+	tries   tries
 
 	settings atomic.Pointer[settings] // replaced as a whole; of the last open vault
 	peers    *peer.Identifier
@@ -185,7 +192,7 @@ func (s *Server) listen(cfg Config) (err error) {
 		return err
 	}
 	if s.mcp, err = mcpserver.New(mcpserver.Config{
-		Engine: touched{s.engine, s.touch}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.peers.IdentifyTCP,
+		Engine: touched{s.engine, s.touch}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.identifyTCP,
 	}); err != nil {
 		return err
 	}
@@ -199,7 +206,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
 		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts,
-		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Now: time.Now, Logger: cfg.Logger, Translate: translate,
+		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
 	}
@@ -262,6 +269,7 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 		s.work.Go(func() { failed <- s.webServer.Serve(s.web) })
 	}
 	s.work.Go(func() { s.watchIdle(base) })
+	s.work.Go(func() { s.watchDesktop(base) })
 	s.work.Go(func() { s.prune(base) })
 	s.work.Go(func() { s.watchUpstreams(base) })
 	s.work.Go(func() {
@@ -318,6 +326,7 @@ func (s *Server) acceptAgents(ctx context.Context) {
 				s.mcp.Refuse(c, err)
 				return
 			}
+			s.family.met(id)
 			if err := s.mcp.ServeConn(ctx, c, id); err != nil {
 				s.log.Debug("an agent's connection ended", "run", id.Run, "error", err)
 			}
@@ -349,6 +358,24 @@ func (s *Server) watchIdle(ctx context.Context) {
 			}
 		}
 		t.Reset(min(max(left, least), most))
+	}
+}
+
+// watchDesktop locks the vault when the desktop goes away from the person, as far as the settings say so.
+func (s *Server) watchDesktop(ctx context.Context) {
+	err := lockwatch.Run(ctx, lockwatch.Config{Logger: s.log, System: s.cfg.SystemBus, Session: s.cfg.SessionBus, Lock: func(r lockwatch.Reason) {
+		now := s.settings.Load()
+		switch {
+		case r == lockwatch.Suspend && now.lockOnSuspend:
+			s.lock("the machine was about to sleep")
+		case r == lockwatch.ScreenLock && now.lockOnScreen:
+			s.lock("the screen was locked")
+		case r == lockwatch.UserSwitch && now.lockOnSwitch:
+			s.lock("another user's session came to the front")
+		}
+	}})
+	if err != nil {
+		s.log.Error("watching for locks of the desktop", "error", err)
 	}
 }
 

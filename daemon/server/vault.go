@@ -90,6 +90,9 @@ func (s *Server) opened() error {
 
 // lock ends what waits, drops the records' keys and then wipes the vault's.
 func (s *Server) lock(reason string) {
+	if s.vault.Status() != vault.Unlocked {
+		s.vault.Lock() // an unlock under way comes to nothing, and is not waited for: the machine may be about to sleep
+	}
 	s.unlocking.Lock()
 	defer s.unlocking.Unlock()
 	s.lockNow(reason)

@@ -210,6 +210,9 @@ func (a *app) printStatus(s api.Status) error {
 	}
 	row("waiting for you", "%s", plural(s.Pending, "card", " (see spctl approvals)"))
 	row("unknown outcomes", "%s", plural(s.Unknown, "execution", " (see spctl activity --state unknown)"))
+	if r := s.Refused; r != nil {
+		row("refused", "since the daemon started, wrong proofs: %d, callers that may not ask: %d; the last at %s from process %d", r.WrongProofs, r.Agents, r.Last.Local().Format("15:04:05"), r.LastPID)
+	}
 	journal := s.Journal
 	if s.Problem != "" {
 		journal += ": " + s.Problem

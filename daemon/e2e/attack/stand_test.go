@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	user       = 64990 // without rights, and without processes of its own but ours
+	user       = 65534 // nobody: without rights, and known to the system, as a message bus wants it
 	group      = 64991 // that spd and spctl are installed with
 	passphrase = "correct horse battery staple attack"
 	canary     = "canary-not-a-secret-9Xk2Vw7Q"
@@ -77,12 +77,14 @@ type stand struct {
 	spd    *exec.Cmd
 	log    *lines
 	target *target
+	env    []string // more of the environment, for everybody
 }
 
 // target counts what reaches it.
 type target struct {
 	*httptest.Server
 	acted  atomic.Int64
+	slow   atomic.Value // chan struct{}: answers wait until it is closed
 	answer atomic.Value // string: what it says, in place of the usual
 }
 
@@ -94,6 +96,9 @@ func startTarget(t *testing.T) *target {
 			return
 		}
 		n := x.acted.Add(1)
+		if wait, ok := x.slow.Load().(chan struct{}); ok {
+			<-wait
+		}
 		if s, ok := x.answer.Load().(string); ok {
 			_, _ = io.WriteString(w, s)
 			return
@@ -105,7 +110,7 @@ func startTarget(t *testing.T) *target {
 }
 
 // begin installs everything, and leaves an unlocked vault with one accepted contract, pay.
-func begin(t *testing.T) *stand {
+func begin(t *testing.T, env ...string) *stand {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root can install the programs as they should be, and become the user")
@@ -122,7 +127,7 @@ func begin(t *testing.T) *stand {
 	if err := os.Chown(dir, user, user); err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{t: t, bin: bin, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t)}
+	s := &stand{t: t, bin: bin, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t), env: env}
 	s.write("passphrase", passphrase+"\n")
 	s.start()
 	s.spctl("init", "--no-keyring")
@@ -168,6 +173,7 @@ func (s *stand) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "SINGLEPASS_HOME=" + s.home, "SINGLEPASS_PASSPHRASE_FILE=" + s.dir + "/passphrase", "ATTACK_BIN=" + s.bin}
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

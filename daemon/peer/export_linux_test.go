@@ -1,0 +1,4 @@
+package peer
+
+// UnitOf reads the text of /proc/PID/cgroup.
+var UnitOf = unitOf

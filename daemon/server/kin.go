@@ -1,0 +1,117 @@
+package server
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"singlepass.dev/daemon/peer"
+)
+
+// maxKin bounds how many agents are remembered; the oldest goes.
+const maxKin = 512
+
+// kin is what is remembered of an agent, after its end too: its children may outlive it.
+type kin struct {
+	run       string
+	agent     peer.Process
+	ancestors []peer.Process
+	unit      string // the control group that was made for it alone; empty where it shares one
+}
+
+// family remembers the agents of this daemon.
+type family struct {
+	mu   sync.Mutex
+	kin  []kin // owner: mu; oldest first
+	runs map[string]bool
+}
+
+// met remembers an agent.
+func (f *family) met(id *peer.Identity) {
+	unit, _ := peer.Unit(id.Agent.PID)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.runs[id.Run] {
+		return
+	}
+	if f.runs == nil {
+		f.runs = map[string]bool{}
+	}
+	if len(f.kin) == maxKin {
+		delete(f.runs, f.kin[0].run)
+		f.kin = slices.Delete(f.kin, 0, 1)
+	}
+	f.runs[id.Run] = true
+	f.kin = append(f.kin, kin{id.Run, id.Agent, id.Chain, unit})
+}
+
+// leftBy finds the agent that a process was left by: an orphan, or a descendant of one, in the control group that was made for the agent, begun after it, and none of the agent's own
+// ancestors.
+func (f *family) leftBy(root peer.Process, unit string) (run string, found bool) {
+	if unit == "" {
+		return "", false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range f.kin {
+		same := func(p peer.Process) bool { return p.PID == root.PID && p.Start == root.Start }
+		if k.unit == unit && root.Start >= k.agent.Start && !slices.ContainsFunc(k.ancestors, same) {
+			return k.run, true
+		}
+	}
+	return "", false
+}
+
+// belongs finds the agent to which a process belongs: itself, an ancestor, or the one that left it behind. An error means that it cannot be told.
+func (s *Server) belongs(pid int, start uint64) (run string, found bool, err error) {
+	// Whoever traces a process speaks with its voice, and hears what it hears.
+	tracer, err := peer.Tracer(pid)
+	if err != nil {
+		return "", false, err
+	}
+	if tracer != 0 {
+		return "", false, fmt.Errorf("process %d is traced by %d", pid, tracer)
+	}
+	chain, err := s.peers.Lineage(pid)
+	if err != nil {
+		return "", false, err
+	}
+	if chain[0].Start != start {
+		return "", false, fmt.Errorf("process %d is another one than the one that connected", pid)
+	}
+	if run, found := s.engine.KnowsAgent(chain); found {
+		return run, true, nil
+	}
+	if run, found := s.family.among(chain); found {
+		return run, true, nil
+	}
+	root := peer.Root(chain)
+	unit, err := peer.Unit(root.PID)
+	if err != nil {
+		return "", false, err
+	}
+	run, found = s.family.leftBy(root, unit)
+	return run, found, nil
+}
+
+// among finds a remembered agent in a lineage; the engine forgets those that have ended, and one whose first thread has ended is still the parent of its children.
+func (f *family) among(chain []peer.Process) (run string, found bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range f.kin {
+		if slices.ContainsFunc(chain, func(p peer.Process) bool { return p.PID == k.agent.PID && p.Start == k.agent.Start }) {
+			return k.run, true
+		}
+	}
+	return "", false
+}
+
+// identifyTCP says who is behind a loopback connection, and remembers it.
+func (s *Server) identifyTCP(local, remote netip.AddrPort) (*peer.Identity, error) {
+	id, err := s.peers.IdentifyTCP(local, remote)
+	if err == nil {
+		s.family.met(id)
+	}
+	return id, err
+}
