@@ -107,3 +107,29 @@ func visible(b []byte) bool {
 	}
 	return true
 }
+
+// AWSProfile returns one profile of an AWS credentials file, as AWSKeys takes it, and its lines, from 1.
+func AWSProfile(b []byte, profile string) (section []byte, from, last int, err error) {
+	start := -1
+	at, number := 0, 0
+	for line := range bytes.Lines(b) {
+		number++
+		text := bytes.TrimSpace(line)
+		if len(text) > 1 && text[0] == '[' && text[len(text)-1] == ']' {
+			if start >= 0 {
+				return b[start:at], from, last, nil
+			}
+			name := strings.TrimSpace(string(text[1 : len(text)-1]))
+			if name == profile || name == "profile "+profile {
+				start, from, last = at, number, number
+			}
+		} else if start >= 0 && len(text) > 0 {
+			last = number
+		}
+		at += len(line)
+	}
+	if start < 0 {
+		return nil, 0, 0, fmt.Errorf("there is no profile %q", profile)
+	}
+	return b[start:], from, last, nil
+}

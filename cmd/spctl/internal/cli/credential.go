@@ -203,7 +203,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 			return nil
 		},
 	}
-	group.AddCommand(add, list, show, change, rotate, remove)
+	group.AddCommand(add, a.importCommand(), list, show, change, rotate, remove)
 	return group
 }
 
