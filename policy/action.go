@@ -33,7 +33,7 @@ type Tool struct {
 
 // Compile makes an action of a contract that Parse returned.
 func Compile(c *Contract) (*Action, error) {
-	if c == nil || c.input == nil || !c.input.usable || (c.HTTP == nil) != (c.Channel != effect.HTTP) || (c.MCP == nil) != (c.Channel != effect.MCP) {
+	if c == nil || c.input == nil || !c.input.usable || (c.HTTP == nil) != (c.Channel != effect.HTTP) || (c.SSH == nil) != (c.Channel != effect.SSH) || (c.MCP == nil) != (c.Channel != effect.MCP) {
 		return nil, errors.New("compiling action: the contract does not come from Parse; parse its file")
 	}
 	a := &Action{contract: c, tool: Tool{Name: c.Action, Title: c.Title, Description: describe(c), InputSchema: publish(c.input), Annotations: annotate(c)}}

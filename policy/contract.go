@@ -31,6 +31,7 @@ type Contract struct {
 	Credential  string          // the credential's name in the vault; empty when none is used
 	Approval    Approval
 	HTTP        *HTTP // with channel http
+	SSH         *SSH  // with channel ssh
 	MCP         *MCP  // with channel mcp
 	Asks        bool  // made by AskForCredential: the effect is a question to the person
 	Generic     bool  // made by GenericHTTP: the arguments are the request

@@ -50,10 +50,10 @@ func (p *parser) contract(root *node, c *Contract) {
 			c.Description, _ = p.text(n, path, 4000, "write what the action does")
 			c.Description = strings.TrimSpace(c.Description)
 		}},
-		{"channel", "write `channel: http`", func(n *node, path string) {
+		{"channel", "write `channel: http` or `channel: ssh`", func(n *node, path string) {
 			c.Channel, _ = enum(p, n, path, effect.HTTP, effect.SSH, effect.MCP)
-			if c.Channel == effect.SSH || c.Channel == effect.MCP {
-				p.problem(n, path, "use channel: http", "channel %s is not available in this version", c.Channel)
+			if c.Channel == effect.MCP {
+				p.problem(n, path, "use channel: http or channel: ssh", "channel %s is not available in this version", c.Channel)
 			}
 		}},
 		{"input", "write `input: {type: object, properties: {}}`, the JSON Schema of the arguments", func(n *node, path string) { c.input = p.input(n, path) }},
@@ -63,6 +63,7 @@ func (p *parser) contract(root *node, c *Contract) {
 		{"approval", "", func(n *node, path string) { p.approval(n, path, c) }},
 		{"replay", "", func(n *node, path string) {}}, // after http, whose header fields it looks at
 		{"http", "", func(n *node, path string) { c.HTTP = p.http(n, path, c.input) }},
+		{"ssh", "", func(n *node, path string) { c.SSH = p.ssh(n, path, c.input) }},
 		{"retention", "", func(n *node, path string) { p.retention(n, path, c) }},
 	})
 	if root.kind != object {
@@ -71,6 +72,7 @@ func (p *parser) contract(root *node, c *Contract) {
 	if c.Channel == effect.HTTP && c.HTTP == nil && root.get("http") == nil && !p.saw("", "http") {
 		p.problem(root, "/http", "write `http: {method: …, url: …}`", "the field %q is missing", "http")
 	}
+	p.channelBlocks(root, c)
 	c.Retention.Result = defaulted(c.Retention.Result, DefaultRetention)
 	replay := root.get("replay")
 	if replay == nil {
@@ -179,6 +181,9 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 				p.problem(place(name), sub(path, name), "remove it, or write `class: status_query` if the target can be asked", "%q belongs to class status_query, not %s", name, r.Class)
 			}
 		}
+	}
+	if c.SSH != nil {
+		p.markers(place("class"), sub(path, "class"), c)
 	}
 	if r.Class != execution.Idempotent {
 		for _, name := range []string{"idempotency_header", "key_lifetime"} {

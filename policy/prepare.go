@@ -129,6 +129,8 @@ func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, inten
 			return "" // cannot happen: Prepare has checked it
 		}
 		in.Target, in.Method, in.Arguments = request.URL, request.Method, genericFingerprint(request)
+	} else if c.SSH != nil {
+		in.Target, in.Method = c.SSH.identity()
 	} else if c.MCP != nil {
 		// Not the upstream's identity: a command that was changed since does not hide what was already sent. Nor its credential, for the same reason.
 		in.Target, in.Method, in.CredentialRef = "mcp:"+c.MCP.Upstream+"/"+c.MCP.Tool, "tools/call", ""

@@ -34,6 +34,9 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 		}
 		return effect.Effect{Channel: effect.HTTP, HTTP: request, Auth: &effect.Auth{Credential: c.Credential}}, nil
 	}
+	if c.SSH != nil {
+		return a.renderSSH(p, id)
+	}
 	r := renderer{values: p.values, id: id, in: c.input}
 	request := r.request(c.HTTP, a.ownContentType)
 	request.Success = slices.Clone(a.success)

@@ -77,7 +77,9 @@ const (
 )
 
 // mayBeAbsent says whether an optional argument that is absent simply leaves the thing out.
-func (u use) mayBeAbsent() bool { return u != inPath && u != inBody && u != asRoot }
+func (u use) mayBeAbsent() bool {
+	return u != inPath && u != inBody && u != asRoot && u != inCommand && u != inDirectory && u != inStdin
+}
 
 // template reads a text with placeholders and checks that each of them is an argument that can go there.
 func (p *parser) template(n *node, path string, in *input, u use) template {

@@ -40,5 +40,6 @@ const (
 	CodeConflict      Code = "conflict"
 	CodeUninitialized Code = "vault_uninitialized"
 	CodeKeyring       Code = "keyring_unavailable"
+	CodeKeyEncrypted  Code = "key_encrypted" // an SSH key whose passphrase has to be sent with it
 	CodeAgentCaller   Code = "agent_may_not"
 )

@@ -112,6 +112,27 @@ type CredentialRequest struct {
 	Credential
 	Plaintext bool   `json:"allow_plaintext,omitempty"` // the operator accepts http to hosts other than this machine
 	Secret    []byte `json:"secret"`
+	// KeyPassphrase opens an SSH key that is encrypted. It is not kept.
+	KeyPassphrase []byte `json:"key_passphrase,omitempty"`
+}
+
+// Host is an SSH host, with the keys of which it has to show one.
+type Host struct {
+	Address string    `json:"host"` // name:port
+	Keys    []HostKey `json:"keys"`
+	Added   time.Time `json:"added,omitzero"`
+}
+
+// HostKey is a host's public key.
+type HostKey struct {
+	Key         string `json:"key"`         // type and base64, as in a .pub file
+	Fingerprint string `json:"fingerprint"` // SHA256:…, as ssh-keygen -lf shows it
+}
+
+// HostLook asks for the keys that a host shows, or that a file (known_hosts, or .pub) has for it.
+type HostLook struct {
+	Address string `json:"host"`
+	File    []byte `json:"file,omitempty"`
 }
 
 // Action is one contract, accepted or waiting.

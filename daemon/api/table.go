@@ -44,6 +44,7 @@ var table = map[Code]struct {
 	CodeTooManyTries:      {http.StatusTooManyRequests, ExitProof},
 	CodeAgentCaller:       {http.StatusForbidden, ExitProof},
 	CodeUsage:             {http.StatusBadRequest, ExitUsage},
+	CodeKeyEncrypted:      {http.StatusUnprocessableEntity, ExitUsage},
 	CodeTooLarge:          {http.StatusRequestEntityTooLarge, ExitUsage},
 	CodeArguments:         {http.StatusBadRequest, ExitUsage},
 	CodeMissing:           {http.StatusNotFound, ExitNotFound},

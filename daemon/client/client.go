@@ -353,6 +353,34 @@ func (o *Operator) RotateCredential(ctx context.Context, name string, value []by
 	return err
 }
 
+// RotateKey replaces the private key of an ssh-key credential by one that is encrypted.
+func (o *Operator) RotateKey(ctx context.Context, name string, value, passphrase []byte) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/credentials/"+url.PathEscape(name)+"/rotate", true, map[string][]byte{"secret": value, "key_passphrase": passphrase})
+	return err
+}
+
+// Hosts lists the SSH hosts that are known.
+func (o *Operator) Hosts(ctx context.Context) ([]api.Host, error) {
+	return call[[]api.Host](ctx, o, http.MethodGet, "/v1/hosts", true, nil)
+}
+
+// LookHost shows the keys that a host shows, or that a file has for it, and pins none.
+func (o *Operator) LookHost(ctx context.Context, in api.HostLook) (api.Host, error) {
+	return call[api.Host](ctx, o, http.MethodPost, "/v1/hosts/look", true, in)
+}
+
+// AddHost pins a host's keys.
+func (o *Operator) AddHost(ctx context.Context, h api.Host) error {
+	_, err := call[none](ctx, o, http.MethodPost, "/v1/hosts", true, h)
+	return err
+}
+
+// RemoveHost lets go of them.
+func (o *Operator) RemoveHost(ctx context.Context, address string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/hosts/"+url.PathEscape(address), true, nil)
+	return err
+}
+
 // RemoveCredential removes a credential.
 func (o *Operator) RemoveCredential(ctx context.Context, name string) error {
 	_, err := call[none](ctx, o, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), true, nil)

@@ -212,6 +212,7 @@ type Config struct {
 	Daemon      Daemon
 	Vault       Vault
 	Credentials Credentials
+	Hosts       Hosts
 	Approvals   Approvals
 	Activity    Activity
 	Verdicts    Verdicts
@@ -240,7 +241,7 @@ type Server struct {
 // New checks the parts and returns a server that does not listen yet.
 func New(cfg Config) (*Server, error) {
 	for name, missing := range map[string]bool{
-		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
+		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Hosts": cfg.Hosts == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
 		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "Prover": cfg.Prover == nil,
 		"Ancestry": cfg.Ancestry == nil, "Now": cfg.Now == nil,
 	} {

@@ -8,6 +8,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/secret"
+	"singlepass.dev/vault/sshkey"
 )
 
 // VaultParts fits the real vault to this package's Vault and Credentials, and tells the rest of the daemon what happened.
@@ -127,7 +128,7 @@ func (p VaultParts) changed(name string, err error) error {
 // refused marks what is left after the vault's own errors: the value was not one that this kind takes.
 func refused(err error) error {
 	for _, known := range []error{
-		nil, vault.ErrLocked, vault.ErrUninitialized, vault.ErrNotFound, vault.ErrExists, vault.ErrTampered, context.Canceled, context.DeadlineExceeded,
+		nil, sshkey.ErrPassphraseNeeded, vault.ErrLocked, vault.ErrUninitialized, vault.ErrNotFound, vault.ErrExists, vault.ErrTampered, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, known) {
 			return err

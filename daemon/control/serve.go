@@ -80,6 +80,11 @@ func (s *Server) handler() http.Handler {
 	call("POST /v1/credentials/{name}/rotate", proof, s.rotateCredential)
 	call("DELETE /v1/credentials/{name}", proof, s.removeCredential)
 
+	call("GET /v1/hosts", proof, s.hosts)
+	call("POST /v1/hosts/look", proof, s.lookHost)
+	call("POST /v1/hosts", proof, s.addHost)
+	call("DELETE /v1/hosts/{address}", proof, s.removeHost)
+
 	call("GET /v1/actions", proof, s.actions)
 	call("POST /v1/actions", proof, s.acceptAction)
 	call("GET /v1/actions/{name}", proof, s.action)

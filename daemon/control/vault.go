@@ -105,9 +105,12 @@ func (s *Server) addCredential(r request) (any, error) {
 	if len(in.Secret) == 0 {
 		return nil, api.Errorf(api.CodeUsage, "the credential's value is empty")
 	}
-	value := secret.New(in.Secret)
+	value, err := keyValue(in.Secret, in.KeyPassphrase)
+	if err != nil {
+		return nil, err
+	}
 	defer value.Wipe()
-	return nil, s.cfg.Credentials.AddCredential(r.Context(), in.Credential, in.Plaintext, value)
+	return nil, encrypted(s.cfg.Credentials.AddCredential(r.Context(), in.Credential, in.Plaintext, value))
 }
 
 func (s *Server) changeCredential(r request) (any, error) {
@@ -120,7 +123,8 @@ func (s *Server) changeCredential(r request) (any, error) {
 
 func (s *Server) rotateCredential(r request) (any, error) {
 	var in struct {
-		Secret []byte `json:"secret"`
+		Secret        []byte `json:"secret"`
+		KeyPassphrase []byte `json:"key_passphrase"`
 	}
 	if err := r.decode(&in); err != nil {
 		return nil, err
@@ -128,9 +132,12 @@ func (s *Server) rotateCredential(r request) (any, error) {
 	if len(in.Secret) == 0 {
 		return nil, api.Errorf(api.CodeUsage, "the credential's new value is empty")
 	}
-	value := secret.New(in.Secret)
+	value, err := keyValue(in.Secret, in.KeyPassphrase)
+	if err != nil {
+		return nil, err
+	}
 	defer value.Wipe()
-	return nil, s.cfg.Credentials.RotateCredential(r.Context(), r.PathValue("name"), value)
+	return nil, encrypted(s.cfg.Credentials.RotateCredential(r.Context(), r.PathValue("name"), value))
 }
 
 func (s *Server) removeCredential(r request) (any, error) {

@@ -45,6 +45,9 @@ func bind(a *policy.Action, retired bool) *boundAction {
 		b.limits = channel.Limits{Connect: c.HTTP.Connect, Total: c.HTTP.Total, Answer: c.HTTP.MaxAnswer}
 		b.private = c.HTTP.Private
 	}
+	if c.SSH != nil {
+		b.limits = channel.Limits{Connect: c.SSH.Connect, Total: c.SSH.Total, Answer: c.SSH.MaxOutput}
+	}
 	if c.MCP != nil {
 		b.limits = channel.Limits{Total: c.MCP.Total, Answer: c.MCP.MaxAnswer}
 	}
@@ -204,11 +207,12 @@ func (b *boundAction) accept(q *request, rd reading) (execution.Acceptance, []by
 }
 
 // render makes the exact effect, with the place of the credential.
-func (b *boundAction) render(p policy.Prepared, id string, cred, statusCred *vault.Credential) (effect.Effect, error) {
+func (b *boundAction) render(p policy.Prepared, id string, cred, statusCred *vault.Credential, hosts pins) (effect.Effect, error) {
 	eff, err := b.Render(p, id)
 	if err != nil {
 		return eff, err
 	}
+	hosts.into(eff.SSH)
 	if cred != nil {
 		eff.Auth = authOf(*cred)
 	}
@@ -232,26 +236,40 @@ func authOf(c vault.Credential) *effect.Auth {
 		a.Place = c.Params.Header
 	case vault.Query:
 		a.Place = c.Params.Query
+	case vault.SSHKey:
+		a.Certificate = c.Params.Certificate
 	}
 	return a
 }
 
-// addressOf is the URL that an effect goes to, which the credential's targets have to cover.
-func addressOf(e effect.Effect) string {
-	if e.MCP != nil {
-		return e.MCP.URL
+// addressesOf are the URLs that an effect goes to, which the credential's targets have to cover.
+func addressesOf(e effect.Effect) []string {
+	switch {
+	case e.MCP != nil:
+		return []string{e.MCP.URL}
+	case e.SSH != nil && e.SSH.Jump != nil:
+		return []string{e.SSH.Host.Address(), e.SSH.Jump.Address()}
+	case e.SSH != nil:
+		return []string{e.SSH.Host.Address()}
 	}
-	return e.HTTP.URL
+	return []string{e.HTTP.URL}
 }
 
-// bindingAllows checks a final URL against the credential's targets.
-func bindingAllows(c vault.Credential, rawURL string) error {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return fmt.Errorf("reading the target's URL: %w", err)
-	}
-	if !c.Allows(u) {
-		return fmt.Errorf("the credential %q may not be used for %s://%s%s", c.Name, u.Scheme, u.Host, strings.TrimSuffix(u.EscapedPath(), "?"))
+// bindingAllows checks final URLs against the credential's targets.
+func bindingAllows(c vault.Credential, rawURLs ...string) error {
+	for _, rawURL := range rawURLs {
+		u, err := url.Parse(rawURL)
+		if err != nil {
+			return fmt.Errorf("reading the target's URL: %w", err)
+		}
+		if c.Allows(u) {
+			continue
+		}
+		host := u.Host
+		if u.Scheme == "ssh" {
+			host = u.User.String() + "@" + host
+		}
+		return fmt.Errorf("the credential %q may not be used for %s://%s%s", c.Name, u.Scheme, host, strings.TrimSuffix(u.EscapedPath(), "?"))
 	}
 	return nil
 }

@@ -123,7 +123,9 @@ func (e *Engine) attempt(l *live, r channel.Request, commit Commit) {
 	var own access
 	var refused error
 	if r.Effect.Auth != nil {
-		own, refused = e.accessFor(*r.Effect.Auth)
+		if own, refused = e.accessFor(*r.Effect.Auth); refused == nil {
+			refused = e.stillPinned(r.Effect)
+		}
 		if own.secret != nil {
 			defer own.secret.Wipe()
 		}
@@ -373,7 +375,7 @@ func (e *Engine) recoverLocked(l *live, rd reading) {
 	l.sends = 0
 	l.action = a
 	if l.effect.Channel == "" {
-		own, err := a.render(rd.prepared, l.x.ID, rd.cred, rd.statusCred)
+		own, err := a.render(rd.prepared, l.x.ID, rd.cred, rd.statusCred, rd.hosts)
 		if err != nil {
 			return
 		}

@@ -104,6 +104,8 @@ type Vault interface {
 	UseCredential(ctx context.Context, name string) (vault.Credential, *secret.Bytes, error)
 	// CredentialRefused is told that a target did not take what UseCredential returned (401).
 	CredentialRefused(name string, used *secret.Bytes)
+	// Host returns an SSH host of the inventory, with the keys that it has to show.
+	Host(name string, port uint16) (vault.Host, error)
 }
 
 // Programs remembers what the programs of actors were in their last session, where an agent cannot change it.

@@ -19,6 +19,7 @@ type reading struct {
 	id          string // the execution's, should it become one
 	cred        *vault.Credential
 	statusCred  *vault.Credential // of the request that asks what became of it
+	hosts       pins
 	effect      effect.Effect
 	missing     string // the credential that is not in the vault; "" when none is missing
 	bound       error  // the target is outside of the credential's binding
@@ -63,15 +64,22 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 			return err
 		}
 	}
+	unknown, err := e.pinned(a, &rd.hosts)
+	if err != nil {
+		return err
+	}
 	if a.retired {
 		return nil // nothing new begins under it
 	}
 	rd.id = "act_" + e.cfg.NewID()
-	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred, rd.statusCred); err != nil {
+	if rd.effect, err = a.render(rd.prepared, rd.id, rd.cred, rd.statusCred, rd.hosts); err != nil {
 		return err
 	}
 	if rd.cred != nil {
-		rd.bound = bindingAllows(*rd.cred, addressOf(rd.effect))
+		rd.bound = bindingAllows(*rd.cred, addressesOf(rd.effect)...)
+	}
+	if rd.bound == nil {
+		rd.bound = unknown
 	}
 	if rd.bound == nil && rd.statusCred != nil {
 		// What could never be asked is no promise to make.

@@ -41,6 +41,9 @@ type keys struct {
 	perUse     atomic.Bool
 	edit       func(*vault.Credential) // optional: what the operator made of the credential
 	read       func()                  // optional: called after a credential was looked up, before the engine gets it
+
+	hostLock sync.Mutex // guards what follows
+	hostKeys []string
 }
 
 func newKeys(t testing.TB) *keys {
@@ -70,6 +73,10 @@ func (k *keys) FingerprintMAC(msg []byte) ([32]byte, error) {
 }
 
 func (k *keys) Credential(name string) (vault.Credential, error) {
+	if name == "db" {
+		target, err := vault.ParseTarget("ssh://deploy@db1.internal.example")
+		return vault.Credential{Name: name, Kind: vault.SSHKey, Targets: []vault.Target{target}}, err
+	}
 	if name != "api" {
 		return vault.Credential{}, vault.ErrNotFound
 	}
@@ -92,6 +99,15 @@ func (k *keys) CredentialRefused(string, *secret.Bytes) {}
 func (k *keys) UseCredential(_ context.Context, name string) (vault.Credential, *secret.Bytes, error) {
 	c, err := k.Credential(name)
 	return c, secret.New([]byte("canary-not-a-secret-0123")), err
+}
+
+func (k *keys) Host(name string, port uint16) (vault.Host, error) {
+	if name != "db1.internal.example" {
+		return vault.Host{}, vault.ErrNotFound
+	}
+	k.hostLock.Lock()
+	defer k.hostLock.Unlock()
+	return vault.Host{Name: name, Port: port, Keys: k.hostKeys}, nil
 }
 
 // target is a channel that keeps a ledger of its effects and answers as a test says.
@@ -310,7 +326,7 @@ func (r *rig) open() {
 	if r.through != nil {
 		r.cfg.Journal = r.through(r.records)
 	}
-	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target}
+	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target, effect.SSH: r.target}
 	// Pauses between questions pass at once, and the clock goes on by them.
 	r.cfg.After = func(d time.Duration, f func()) func() bool {
 		var stopped atomic.Bool

@@ -143,6 +143,9 @@ func (e *Engine) verify(id string, attempt execution.Attempt, a *boundAction) (f
 	q := channel.Query{ExecutionID: id, Attempt: attempt.Number, Dispatched: attempt.DispatchedAt, Effect: eff, Limits: a.limits, Private: a.private}
 	source = execution.FromMarker
 	auth := eff.Auth
+	if err := e.pinAgain(q.Effect.SSH); err != nil {
+		return f, source, fmt.Errorf("%w: %w", ErrCannotAsk, err)
+	}
 	if a.Contract().Replay.Status != nil {
 		source = execution.FromQuery
 		if auth, err = e.statusQuestion(&q, a, args); err != nil {

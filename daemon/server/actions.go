@@ -323,6 +323,9 @@ func describe(a *api.Action, c *policy.Contract) {
 	if c.MCP != nil {
 		a.Target = effect.MCPCall{Upstream: c.MCP.Upstream, Tool: c.MCP.Tool}.Target()
 	}
+	if c.SSH != nil {
+		a.Target = c.SSH.Target()
+	}
 }
 
 // AcceptAction makes exactly these bytes the contract in force.

@@ -149,7 +149,11 @@ func Open(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if channels == nil {
-		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel}
+		overSSH, err := newSSH()
+		if err != nil {
+			return nil, err
+		}
+		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel, effect.SSH: overSSH}
 	}
 	s.engine, err = engine.New(engine.Config{
 		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault},
@@ -205,7 +209,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
-		Daemon: parts, Vault: parts, Credentials: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts,
+		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts,
 		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err

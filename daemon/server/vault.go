@@ -234,6 +234,7 @@ func (s *Server) renewed(name string) {
 type engineNote struct {
 	Kind       string `json:"kind"`
 	Credential string `json:"credential,omitempty"`
+	Host       string `json:"host,omitempty"`
 	Action     string `json:"action,omitempty"`
 	Upstream   string `json:"upstream,omitempty"`
 	Digest     string `json:"digest,omitempty"`

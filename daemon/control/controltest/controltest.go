@@ -112,7 +112,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	}
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
-		Daemon: d, Vault: d, Credentials: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, Ancestry: d,
+		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, Ancestry: d,
 		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err

@@ -130,7 +130,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 vault locked, 4 operator proof needed o
 	root.AddCommand(a.vaultCommands()...)
 	root.AddCommand(a.approvalCommands()...)
 	root.AddCommand(a.activityCommands()...)
-	root.AddCommand(a.credentialCommand(), a.actionCommand(), a.upstreamCommand(), a.auditCommand(), a.mcpCommand(), a.connectCommand(), a.settingsCommand(), a.doctorCommand(), a.manCommand())
+	root.AddCommand(a.credentialCommand(), a.hostCommand(), a.actionCommand(), a.upstreamCommand(), a.auditCommand(), a.mcpCommand(), a.connectCommand(), a.settingsCommand(), a.doctorCommand(), a.manCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.InitDefaultCompletionCmd()
 	a.mark(root)

@@ -13,11 +13,7 @@ import (
 	"singlepass.dev/vault/secret"
 )
 
-// kinds are the kinds of this version; the others are known by name, so that the answer to them is "not yet".
-var (
-	kinds      = []string{"bearer", "basic", "header", "query", "oauth2", "aws-sigv4", "client-cert", "env"}
-	laterKinds = []string{"ssh-key", "ssh-password"}
-)
+var kinds = []string{"bearer", "basic", "header", "query", "oauth2", "aws-sigv4", "client-cert", "ssh-key", "ssh-password", "env"}
 
 // paramFlags are what kinds need besides the value; none of it is secret.
 var paramFlags = []struct{ name, help string }{
@@ -79,6 +75,7 @@ func (a *app) credentialCommand() *cobra.Command {
 
 	var in api.CredentialRequest
 	var value valueFlags
+	var key, rotatedKey keyFlags
 	add := &cobra.Command{
 		Use: "add NAME --kind KIND --target URL", Short: "add a credential", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		Long: `Adds a credential. It is only ever sent to its targets: scheme, host, port and path prefix have to fit. The value comes
@@ -95,13 +92,19 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
                AWS_ACCESS_KEY_ID=, AWS_SECRET_ACCESS_KEY= and perhaps AWS_SESSION_TOKEN= lines, one profile of an AWS
                credentials file, or the JSON of "aws configure export-credentials"
   client-cert  a TLS client certificate; the value is a PEM file of certificate and private key
+  ssh-key      an SSH private key, perhaps with --certificate-file, for --target ssh://USER@HOST; an encrypted one is kept
+               without its passphrase, since the vault seals it
+  ssh-password the password of an account, for --target ssh://USER@HOST
   env          variables for an upstream server that the daemon starts, with --target upstream:NAME; the value is
                a file of NAME=value lines, or with --name the value of that one variable`,
 		Example: "  spctl credential add deploy --kind bearer --target https://deploy.internal.example/v1/ --value-stdin < token",
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Name = args[0]
 			setParams(c, &in.Credential)
-			return a.addCredential(c, in, &value)
+			if err := key.certified(&in.Credential); err != nil {
+				return err
+			}
+			return a.addCredential(c, in, &value, &key)
 		},
 	}
 	f := add.Flags()
@@ -118,6 +121,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 		f.String(p.name, "", p.help)
 	}
 	value.add(add)
+	key.add(add, true)
 	_ = add.MarkFlagRequired("kind")
 	_ = add.MarkFlagRequired("target")
 	_ = add.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
@@ -181,7 +185,14 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 				return err
 			}
 			defer v.Wipe()
-			if err := exposed(v, func(b []byte) error { return o.RotateCredential(c.Context(), args[0], b) }); err != nil {
+			if err := rotatedKey.withKey(a, c, func(passphrase []byte) error {
+				return exposed(v, func(b []byte) error {
+					if passphrase != nil {
+						return o.RotateKey(c.Context(), args[0], b, passphrase)
+					}
+					return o.RotateCredential(c.Context(), args[0], b)
+				})
+			}); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "rotated %s; what had not been sent with the old value is withdrawn\n", oneLine(args[0]))
@@ -189,6 +200,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 		},
 	}
 	rotated.add(rotate)
+	rotatedKey.add(rotate, false)
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "remove a credential", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -207,11 +219,8 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	return group
 }
 
-func (a *app) addCredential(c *cobra.Command, in api.CredentialRequest, value *valueFlags) error {
-	switch {
-	case slices.Contains(laterKinds, in.Kind):
-		return usage("credentials of kind %s are not available in this version", in.Kind).WithHint("available are %s", strings.Join(kinds, ", "))
-	case !slices.Contains(kinds, in.Kind):
+func (a *app) addCredential(c *cobra.Command, in api.CredentialRequest, value *valueFlags, key *keyFlags) error {
+	if !slices.Contains(kinds, in.Kind) {
 		return usage("%q is not a kind of credential", in.Kind).WithHint("available are %s", strings.Join(kinds, ", "))
 	}
 	o, err := a.ask()
@@ -223,9 +232,11 @@ func (a *app) addCredential(c *cobra.Command, in api.CredentialRequest, value *v
 		return err
 	}
 	defer v.Wipe()
-	if err := exposed(v, func(b []byte) error {
-		in.Secret = b
-		return o.AddCredential(c.Context(), in)
+	if err := key.withKey(a, c, func(passphrase []byte) error {
+		return exposed(v, func(b []byte) error {
+			in.Secret, in.KeyPassphrase = b, passphrase
+			return o.AddCredential(c.Context(), in)
+		})
 	}); err != nil {
 		return err
 	}
