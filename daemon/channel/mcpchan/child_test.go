@@ -17,6 +17,10 @@ import (
 
 // The test binary is also the upstream: started with MCPCHAN_CHILD in its environment it serves MCP on its standard streams.
 func TestMain(m *testing.M) {
+	if text := os.Getenv("MCPCHAN_TARGET"); text != "" {
+		conformanceTarget(text)
+		return
+	}
 	switch mode := os.Getenv("MCPCHAN_CHILD"); mode {
 	case "":
 		os.Exit(m.Run())

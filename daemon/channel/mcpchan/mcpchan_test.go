@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,6 +32,7 @@ type rig struct {
 	t      *testing.T
 	def    upstream.Definition
 	ledger string
+	token  string
 	log    *lines
 }
 
@@ -67,11 +69,18 @@ func overHTTP(t *testing.T, h http.Handler) *rig {
 
 func behind(t *testing.T, ledger string, d upstream.Definition) *rig {
 	t.Helper()
+	r := behindDial(t, d, canary, nil)
+	r.ledger = ledger
+	return r
+}
+
+func behindDial(t *testing.T, d upstream.Definition, token string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *rig {
+	t.Helper()
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, def: d, ledger: ledger, log: &lines{}}
-	http := httpchan.New(httpchan.Config{})
+	r := &rig{t: t, def: d, token: token, log: &lines{}}
+	http := httpchan.New(httpchan.Config{Dial: dial})
 	var err error
 	r.Channel, err = mcpchan.New(mcpchan.Config{
 		Upstream: func(name string) (upstream.Definition, error) {
@@ -81,10 +90,10 @@ func behind(t *testing.T, ledger string, d upstream.Definition) *rig {
 			return r.def, nil
 		},
 		Environment: func(upstream.Definition) ([]mcpchan.Variable, func(), error) {
-			return []mcpchan.Variable{{Name: "BANK_TOKEN", Value: []byte(canary)}}, func() {}, nil
+			return []mcpchan.Variable{{Name: "BANK_TOKEN", Value: []byte(token)}}, func() {}, nil
 		},
 		Ready: func(upstream.Definition) (channel.Request, func(), error) {
-			s := secret.New([]byte(canary))
+			s := secret.New([]byte(token))
 			return channel.Request{Effect: effect.Effect{Auth: bearer()}, Secret: s}, s.Wipe, nil
 		},
 		HTTP: http, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Version: "test", Now: time.Now,
@@ -120,7 +129,7 @@ func (r *rig) pinned(tool, pin, arguments string) channel.Request {
 		Upstream: "bank", Identity: r.def.Identity(), URL: r.def.URL, Command: r.def.Command, Tool: tool, Pin: pin, Arguments: []byte(arguments),
 	}}}
 	if r.def.HTTP() {
-		q.Effect.Auth, q.Secret = bearer(), secret.New([]byte(canary))
+		q.Effect.Auth, q.Secret = bearer(), secret.New([]byte(r.token))
 	}
 	return q
 }

@@ -133,8 +133,10 @@ func (h *session) take(ctx context.Context, a httpchan.Answer, id uint64, q requ
 	switch {
 	case len(body) > messageLimit:
 		return lost("the upstream's answer is longer than %d MiB", messageLimit>>20)
+	case err != nil && ctx.Err() != nil:
+		return lost("the request was sent, and no answer came: %s", why(ctx))
 	case err != nil && a.Status < 300:
-		return lost("the request was sent, and the answer is not whole: %s", ended(ctx, err))
+		return lost("the request was sent, and the answer is not whole: %s", ended(err))
 	}
 	var m message
 	if err == nil && json.Unmarshal(body, &m) == nil && m.answers(id) {
@@ -173,8 +175,11 @@ func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q re
 	events := newEvents(a.Body)
 	for {
 		data, err := events.next()
+		if err != nil && ctx.Err() != nil {
+			return lost("the request was sent, and no answer came: %s", why(ctx))
+		}
 		if err != nil {
-			return lost("the request was sent, and the stream ended before its answer: %s", ended(ctx, err))
+			return lost("the request was sent, and the stream ended before its answer: %s", ended(err))
 		}
 		var m message
 		if json.Unmarshal(data, &m) != nil {
@@ -253,10 +258,7 @@ func (h *session) scrubbers(r channel.Request) ([]*scrub.Scrubber, func()) {
 	return all, func() { wipeAll(all) }
 }
 
-func ended(ctx context.Context, err error) string {
-	if ctx.Err() != nil {
-		return why(ctx)
-	}
+func ended(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the connection was closed"
 	}

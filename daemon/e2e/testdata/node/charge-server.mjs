@@ -1,4 +1,5 @@
-// The control: an MCP server without Singlepass. Its one tool, charge, makes the same HTTP request that spd would make.
+// An MCP server that knows nothing of Singlepass: the control without it, and an upstream behind it. Its one tool, charge, has its effect durable in the target's ledger before it waits for the
+// answer.
 //
 //   node charge-server.mjs TARGET-URL          over standard input and output
 //   node charge-server.mjs TARGET-URL http     over Streamable HTTP; prints {"event":"ready","url":…}
@@ -16,7 +17,7 @@ function server() {
   const s = new McpServer({ name: 'charge', version: '1' });
   s.registerTool('charge', {
     description: 'Charges an account.',
-    inputSchema: { order: z.string(), amount: z.number(), intent_key: z.string().optional() },
+    inputSchema: { order: z.string(), amount: z.number() },
     annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false },
   }, async ({ order, amount }) => {
     const response = await fetch(`${target}/ignores/charge`, {
