@@ -227,6 +227,29 @@ type RecordEvent struct {
 	Record
 }
 
+// Refusal is one call that was not accepted; one line of `activity --refused --json`. Nothing was sent for it.
+type Refusal struct {
+	At        time.Time `json:"at"`
+	Code      Code      `json:"code"`
+	Tool      string    `json:"tool"` // as the agent wrote it
+	Run       string    `json:"run"`
+	Actor     string    `json:"actor"`
+	Reason    string    `json:"reason,omitempty"`
+	Call      string    `json:"call,omitempty"`
+	Transport string    `json:"transport,omitempty"`
+	RequestID string    `json:"request_id,omitempty"`
+	Protocol  string    `json:"protocol,omitempty"`
+	Client    string    `json:"client,omitempty"` // what the client says of itself
+	// NotRecorded counts the refusals of this run right before this one that were only counted, because there were too many.
+	NotRecorded int `json:"not_recorded_before,omitempty"`
+}
+
+// RefusalEvent is one item of the stream of refused calls. Marshalled, it is the refusal itself with one more field.
+type RefusalEvent struct {
+	Event string `json:"event"` // recorded (the ones before), refused
+	Refusal
+}
+
 // Session is the person's authorization of one run.
 type Session struct {
 	Run       string    `json:"run"`

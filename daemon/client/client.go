@@ -487,6 +487,16 @@ func (o *Operator) WatchActivity(ctx context.Context, q Query) iter.Seq2[api.Rec
 	return stream[api.RecordEvent](ctx, o, "/v1/activity/stream"+q.encode())
 }
 
+// Refusals lists the calls that were not accepted, newest first. Of the query Run, Tool, Since, Until and Limit count.
+func (o *Operator) Refusals(ctx context.Context, q Query) ([]api.Refusal, error) {
+	return call[[]api.Refusal](ctx, o, http.MethodGet, "/v1/refusals"+q.encode(), true, nil)
+}
+
+// WatchRefusals yields the refused calls that are there, oldest first, then every new one. It ends as WatchCards does.
+func (o *Operator) WatchRefusals(ctx context.Context, q Query) iter.Seq2[api.RefusalEvent, error] {
+	return stream[api.RefusalEvent](ctx, o, "/v1/refusals/stream"+q.encode())
+}
+
 // Execution shows one execution.
 func (o *Operator) Execution(ctx context.Context, id string) (api.Record, error) {
 	return call[api.Record](ctx, o, http.MethodGet, "/v1/activity/"+url.PathEscape(id), true, nil)

@@ -113,6 +113,56 @@ func (s *Server) streamActivity(r request, send func(any) error) error {
 	return s.ended(r)
 }
 
+// refusalQuery takes of a query what a refused call has.
+func refusalQuery(r request) (Query, error) {
+	q, err := query(r)
+	if err == nil && (q.State != "" || q.Credential != "" || q.Text != "" || q.Before != "") {
+		return Query{}, api.Errorf(api.CodeUsage, "a refused call has no state, credential or id to select by; use run, tool, since, until and limit")
+	}
+	return q, err
+}
+
+func (s *Server) refusals(r request) (any, error) {
+	q, err := refusalQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Activity.Refusals(q)
+	if list == nil {
+		list = []api.Refusal{}
+	}
+	return list, err
+}
+
+// streamRefusals sends what is there, oldest first, and then every new one. The watch starts before the list is read; what is in both comes once.
+func (s *Server) streamRefusals(r request, send func(any) error) error {
+	q, err := refusalQuery(r)
+	if err != nil {
+		return err
+	}
+	changes := s.cfg.Activity.WatchRefusals(r.Context(), q)
+	list, err := s.cfg.Activity.Refusals(q)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, x := range slices.Backward(list) {
+		seen[x.Call] = true
+		if err := send(api.RefusalEvent{Event: "recorded", Refusal: x}); err != nil {
+			return err
+		}
+	}
+	for x := range changes {
+		if seen[x.Call] {
+			continue
+		}
+		if err := send(api.RefusalEvent{Event: "refused", Refusal: x}); err != nil {
+			return err
+		}
+	}
+	return s.ended(r)
+}
+
 func (s *Server) find(id string) (execution.Execution, error) {
 	x, found, err := s.cfg.Activity.Execution(id)
 	if err != nil {

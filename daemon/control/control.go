@@ -78,6 +78,10 @@ type Activity interface {
 	List(q Query) ([]execution.Execution, error)
 	// Watch sends every execution that matches whenever it changes, until ctx ends or the vault locks; then it closes the channel.
 	Watch(ctx context.Context, q Query) <-chan execution.Execution
+	// Refusals returns the calls that were not accepted, newest first. Of the query Run, Tool, Since, Until and Limit count.
+	Refusals(q Query) ([]api.Refusal, error)
+	// WatchRefusals sends every one that matches, until ctx ends or the vault locks; then it closes the channel.
+	WatchRefusals(ctx context.Context, q Query) <-chan api.Refusal
 	// Payload opens what was asked for and what came of it; it fails while the vault is locked.
 	Payload(ctx context.Context, id string) (Payload, error)
 }

@@ -104,6 +104,8 @@ func (s *Server) handler() http.Handler {
 	call("GET /v1/sessions", proof, s.sessions)
 	call("DELETE /v1/sessions/{run}", proof, s.revoke)
 
+	call("GET /v1/refusals", proof, s.refusals)
+	stream("GET /v1/refusals/stream", s.streamRefusals)
 	call("GET /v1/activity", proof, s.activity)
 	stream("GET /v1/activity/stream", s.streamActivity)
 	call("GET /v1/activity/{id}", proof, s.execution)

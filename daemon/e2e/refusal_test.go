@@ -115,6 +115,11 @@ func TestARefusedCallSendsNothingAndIsRecordedUnderItsOwnCode(t *testing.T) {
 func wantJournaled(t *testing.T, s *stand, code string) {
 	t.Helper()
 	dir := s.status().JournalDir
+	if code != "denied" && code != "approval_expired" { // those were accepted, and have an execution
+		if list := s.spctl("activity", "--refused", "--json"); !strings.Contains(list, `"code":"`+code+`"`) {
+			t.Errorf("spctl activity --refused does not list it: %s", list)
+		}
+	}
 	if status := s.spd.stop(); status != 0 {
 		t.Errorf("spd ended with %d", status)
 	}

@@ -23,6 +23,7 @@ type RefusedEvent struct {
 	Reason string            `json:"reason,omitempty"`
 	Caller *execution.Caller `json:"caller,omitempty"`
 	Missed int               `json:"not_recorded_before,omitempty"` // refusals of this run that were only counted, because there were too many
+	At     time.Time         `json:"-"`                             // the entry's own time
 }
 
 // refusalLimit keeps a run that is refused in a loop from filling the disk: so many records in a period, the rest is counted.
@@ -60,9 +61,12 @@ func (e *Engine) recordRefusalLocked(q *request, code api.Code, reason string) b
 	lim.n++
 	c := q.Correlation
 	c.Call, c.Run = q.number, q.Peer.Run
-	e.noteLocked(RefusedEvent{
+	ev := RefusedEvent{
 		Kind: "call_refused", Code: code, Tool: clip(q.Tool, 128), Run: q.Peer.Run, Actor: q.Peer.Actor, Reason: clip(reason, 1024), Caller: &c, Missed: lim.missed,
-	}, true)
+	}
+	e.noteLocked(ev, true)
+	ev.At = now
+	e.tellLocked(Change{Kind: "refused", Refused: &ev})
 	lim.missed = 0
 	return true
 }

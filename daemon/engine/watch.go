@@ -8,11 +8,12 @@ import (
 
 // Change is something that a watcher is told.
 type Change struct {
-	Kind      string               // card_added, card_changed, card_closed, execution, status
+	Kind      string               // card_added, card_changed, card_closed, execution, refused, status
 	Card      *CardView            // card_…
 	How       string               // card_closed: once, session, deny, recorded, void, expired
 	By        string               // card_closed: who answered, or why it is void
 	Execution *execution.Execution // execution
+	Refused   *RefusedEvent        // refused; it is recorded with the next commit
 	Counts    *Counts              // status
 }
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -66,7 +67,8 @@ func askEverything(ix *index.Index, j *journal) error {
 	_, err1 := ix.List(index.Query{Limit: len(j.order)})
 	_, err2 := ix.Runs("", len(j.runs))
 	_, err3 := ix.OpenExecutions(index.Filter{})
-	return errors.Join(append(errs, err1, err2, err3)...)
+	err4 := ix.Refusals(time.Time{}, func(index.Fact) bool { return true })
+	return errors.Join(append(errs, err1, err2, err3, err4)...)
 }
 
 func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {

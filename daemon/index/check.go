@@ -28,6 +28,7 @@ type everything struct {
 	heads    []head
 	runs     map[string]*Run
 	runList  []string
+	refusals []Fact
 	ordinals map[place]uint64
 }
 
@@ -78,6 +79,18 @@ func (s *state) all() (*everything, error) {
 			return nil, err
 		}
 		all.runList = append(all.runList, ids...)
+	}
+	for n := uint64(0); n*perRefusals < s.refusals; n++ {
+		row := s.heldRefusals(n)
+		if row == nil {
+			if row, err = decodeRefusals(rows[numbered(listRefusals, n)]); err != nil {
+				return nil, err
+			}
+		}
+		all.refusals = append(all.refusals, row...)
+	}
+	if uint64(len(all.refusals)) != s.refusals {
+		return nil, fmt.Errorf("%d refused calls are listed and %d were counted", len(all.refusals), s.refusals)
 	}
 	for key, row := range rows {
 		if key[0] == 'r' {

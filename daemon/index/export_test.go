@@ -28,6 +28,7 @@ func (ix *Index) Dump() (map[string]string, error) {
 		rows["run "+id] = string(b)
 	}
 	rows["runs"] = fmt.Sprint(all.runList)
+	rows["refusals"] = fmt.Sprint(all.refusals)
 	for _, r := range all.records { // the salt differs between files
 		x := &r.X
 		rows["finds "+x.ID] = fmt.Sprint(all.ordinals[ix.s.store.idPlace(x.ID)], all.ordinals[ix.s.store.matchPlace(x.Actor, x.Scope, x.Fingerprint)])

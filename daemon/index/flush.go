@@ -106,6 +106,13 @@ func (s *store) flush(batch *overlay, filed, executions uint64, description []by
 	for n, ids := range batch.runLists {
 		rows = append(rows, row{numbered(listRuns, n), encodeRunList(nil, ids)})
 	}
+	for n, refused := range batch.refusals {
+		b, err := json.Marshal(refused)
+		if err != nil {
+			return fmt.Errorf("encoding refused calls: %w", err)
+		}
+		rows = append(rows, row{numbered(listRefusals, n), b})
+	}
 	return s.commit(rows, listings, description, mac)
 }
 

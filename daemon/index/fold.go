@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,9 @@ const (
 	SessionEnded      = "session_ended"
 	RunEnded          = "run_ended"
 )
+
+// CallRefused is the kind of an event about a call that was not accepted. Its JSON names tool, run and code.
+const CallRefused = "call_refused"
 
 // executionKinds are the kinds that execution.Apply knows. A kind of neither list only moves the position.
 var executionKinds = func() map[string]bool {
@@ -65,6 +69,8 @@ func (ix *Index) fold(e *Entry) error {
 		err = s.foldExecution(e)
 	case kind == RunSeen || kind == SessionAuthorized || kind == SessionEnded || kind == RunEnded:
 		err = s.foldRun(e, kind)
+	case kind == CallRefused:
+		err = s.foldRefusal(e)
 	}
 	if err != nil {
 		return err
@@ -293,6 +299,24 @@ func (s *state) foldRun(e *Entry, kind string) error {
 	}
 	after.Last = e.Seq
 	s.active.runs[v.Run] = &after
+	return nil
+}
+
+// foldRefusal lists a refused call behind the others, as it stands in the journal.
+func (s *state) foldRefusal(e *Entry) error {
+	if !json.Valid(e.Event) {
+		return errors.New("the event of a refused call is not JSON")
+	}
+	n := s.refusals / perRefusals
+	row := s.heldRefusals(n)
+	if row == nil && s.refusals%perRefusals > 0 {
+		var err error
+		if row, err = stored(s.store, numbered(listRefusals, n), decodeRefusals); err != nil {
+			return err
+		}
+	}
+	s.active.refusals[n] = append(slices.Clip(row), Fact{At: e.Time, Seq: e.Seq, Event: bytes.Clone(e.Event)})
+	s.refusals++
 	return nil
 }
 

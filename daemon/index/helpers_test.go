@@ -1,6 +1,7 @@
 package index_test
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
@@ -82,16 +83,17 @@ func flush(t testing.TB, ix *index.Index) {
 
 // journal makes a random story that execution.Apply finds possible, and remembers it as plainly as can be: it is the model.
 type journal struct {
-	rng     *rand.Rand
-	now     time.Time
-	entries []index.Entry
-	order   []string // execution ids as they were accepted
-	x       map[string]execution.Execution
-	args    map[string]index.Position
-	results map[string]index.Position
-	last    map[string]index.Position
-	runs    []string                 // as they were first seen
-	facts   map[[2]string]index.Fact // by run and kind
+	rng      *rand.Rand
+	now      time.Time
+	entries  []index.Entry
+	order    []string // execution ids as they were accepted
+	x        map[string]execution.Execution
+	args     map[string]index.Position
+	results  map[string]index.Position
+	last     map[string]index.Position
+	runs     []string                 // as they were first seen
+	facts    map[[2]string]index.Fact // by run and kind
+	refusals []index.Fact             // of calls, as they were
 }
 
 func newJournal(seed uint64) *journal {
@@ -126,7 +128,10 @@ func (j *journal) tell(n int) *journal {
 		case p == 0:
 			j.run(pick(j.rng, index.RunSeen, index.SessionAuthorized, index.SessionEnded, index.RunEnded))
 		case p == 1:
-			j.append(map[string]string{"kind": "call_denied", "reason": "vault is locked"}, false)
+			e := j.append(map[string]string{"kind": pick(j.rng, "call_refused", "call_refused", "something_else"), "reason": "vault is locked"}, false)
+			if bytes.Contains(e.Event, []byte(index.CallRefused)) {
+				j.refusals = append(j.refusals, index.Fact{At: e.Time, Seq: e.Seq, Event: e.Event})
+			}
 		case p < 5 || len(j.order) == 0:
 			j.accept()
 		default:
@@ -369,6 +374,29 @@ func (j *journal) compareRuns(t testing.TB, ix *index.Index) {
 	}
 	slices.Reverse(ids)
 	same(t, "runs", ids, j.runs)
+	j.compareRefusals(t, ix)
+}
+
+func (j *journal) compareRefusals(t testing.TB, ix *index.Index) {
+	t.Helper()
+	collect := func(since time.Time, limit int) (got []index.Fact) {
+		if err := ix.Refusals(since, func(f index.Fact) bool {
+			got = append(got, f)
+			return len(got) != limit
+		}); err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(got)
+		return got
+	}
+	n := len(j.refusals)
+	same(t, "refused calls", collect(time.Time{}, 0), j.refusals[:n:n])
+	if n > 2 {
+		same(t, "the newest refused calls", collect(time.Time{}, 2), j.refusals[n-2:])
+		since := j.refusals[n/2].At
+		from := slices.IndexFunc(j.refusals, func(f index.Fact) bool { return !f.At.Before(since) })
+		same(t, "refused calls since", collect(since, 0), j.refusals[from:])
+	}
 }
 
 func dump(t testing.TB, ix *index.Index) map[string]string {

@@ -183,6 +183,7 @@ const (
 	listPages     byte = 'p'
 	listSummaries byte = 's'
 	listRuns      byte = 'q'
+	listRefusals  byte = 'c'
 )
 
 // cluster names the rows that share a bin: a page and its groups.

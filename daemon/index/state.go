@@ -23,6 +23,7 @@ type state struct {
 	executions uint64             // how many there are; also the ordinal of the next one
 	filed      uint64             // how many of them are in the file
 	runs       uint64
+	refusals   uint64
 	newest     string // the greatest id of an execution: what is greater was never accepted, which needs no look into the file
 
 	active   *overlay // folded and not being written. Its records and pages belong to it alone and are changed in place; everything else in it is replaced, not changed
@@ -38,14 +39,15 @@ type overlay struct {
 	found    map[place]uint64   // the newest execution with an actor, scope and fingerprint, or a key
 	runs     map[string]*Run
 	runLists map[uint64][]string
+	refusals map[uint64][]Fact // rows by number, whole
 }
 
 // newOverlay returns an empty one with room for so many executions.
 func newOverlay(n int) *overlay {
-	return &overlay{make(map[string]*record, n), make(map[uint64]*page), make(map[place]uint64, n), make(map[string]*Run), make(map[uint64][]string)}
+	return &overlay{make(map[string]*record, n), make(map[uint64]*page), make(map[place]uint64, n), make(map[string]*Run), make(map[uint64][]string), make(map[uint64][]Fact)}
 }
 
-func (o *overlay) size() int { return len(o.ids) + len(o.runs) }
+func (o *overlay) size() int { return len(o.ids) + len(o.runs) + len(o.refusals) }
 
 // add puts what is newer over o.
 func (o *overlay) add(newer *overlay) {
@@ -53,6 +55,7 @@ func (o *overlay) add(newer *overlay) {
 	maps.Copy(o.found, newer.found)
 	maps.Copy(o.runs, newer.runs)
 	maps.Copy(o.runLists, newer.runLists)
+	maps.Copy(o.refusals, newer.refusals)
 	for n, p := range newer.pages {
 		if old := o.pages[n]; old != nil {
 			for i, r := range old.records {
@@ -76,15 +79,16 @@ type meta struct {
 	Open       []uint64                `json:"open"` // ordinals
 	Executions uint64                  `json:"executions"`
 	Runs       uint64                  `json:"runs"`
+	Refusals   uint64                  `json:"refusals"`
 	Newest     string                  `json:"newest"`
 }
 
-const format = 3
+const format = 4
 
 // maxMatches bounds what a repeat is compared with. Open executions are never dropped from it.
 const maxMatches = 8
 
-// Fact is one event in the life of a run.
+// Fact is one event that is no execution's: in the life of a run, or a call that was refused.
 type Fact struct {
 	At    time.Time       `json:"at,omitzero"`
 	Seq   uint64          `json:"seq,omitempty"`
@@ -152,7 +156,7 @@ func (s *state) load() error {
 	if m.Format != format {
 		return fmt.Errorf("%w: it has format %d and this program writes %d", ErrNotAuthentic, m.Format, format)
 	}
-	s.store.salt, s.position, s.counts, s.executions, s.runs, s.newest = m.Salt, m.Position, m.Counts, m.Executions, m.Runs, m.Newest
+	s.store.salt, s.position, s.counts, s.executions, s.runs, s.refusals, s.newest = m.Salt, m.Position, m.Counts, m.Executions, m.Runs, m.Refusals, m.Newest
 	s.filed = s.executions
 	if s.counts == nil {
 		s.counts = map[execution.State]int{}
@@ -169,7 +173,7 @@ func (s *state) load() error {
 
 func (s *state) encodeMeta() ([]byte, error) {
 	return json.Marshal(meta{
-		format, s.store.salt, s.position, s.counts, slices.Sorted(maps.Keys(s.open)), s.executions, s.runs, s.newest,
+		format, s.store.salt, s.position, s.counts, slices.Sorted(maps.Keys(s.open)), s.executions, s.runs, s.refusals, s.newest,
 	})
 }
 
@@ -223,6 +227,13 @@ func (s *state) heldRunList(n uint64) []string {
 		return l
 	}
 	return s.flushing.runLists[n]
+}
+
+func (s *state) heldRefusals(n uint64) []Fact {
+	if l := s.active.refusals[n]; l != nil || s.flushing == nil {
+		return l
+	}
+	return s.flushing.refusals[n]
 }
 
 // at returns the record at an ordinal, which must exist.

@@ -259,6 +259,63 @@ func (o *operatorSide) Watch(ctx context.Context, q control.Query) <-chan execut
 	return out
 }
 
+// Refusals returns the calls that were not accepted, newest first.
+func (o *operatorSide) Refusals(q control.Query) ([]api.Refusal, error) {
+	o.s.records.Settle()
+	var list []api.Refusal
+	var wrong error
+	err := o.s.records.Index().Refusals(q.Since, func(f index.Fact) bool {
+		var ev engine.RefusedEvent
+		if wrong = json.Unmarshal(f.Event, &ev); wrong != nil {
+			wrong = fmt.Errorf("reading entry %d of a refused call: %w", f.Seq, wrong)
+			return false
+		}
+		ev.At = f.At
+		if chooses(q, ev) {
+			list = append(list, refusalOf(ev))
+		}
+		return q.Limit <= 0 || len(list) < q.Limit
+	})
+	return list, errors.Join(err, wrong)
+}
+
+func chooses(q control.Query, ev engine.RefusedEvent) bool {
+	return (q.Run == "" || q.Run == ev.Run) && (q.Tool == "" || q.Tool == ev.Tool) && !ev.At.Before(q.Since) && (q.Until.IsZero() || ev.At.Before(q.Until))
+}
+
+func refusalOf(ev engine.RefusedEvent) api.Refusal {
+	r := api.Refusal{At: ev.At.UTC(), Code: ev.Code, Tool: ev.Tool, Run: ev.Run, Actor: ev.Actor, Reason: ev.Reason, NotRecorded: ev.Missed}
+	if c := ev.Caller; c != nil {
+		r.Call, r.Transport, r.RequestID, r.Protocol, r.Client = c.Call, c.Transport, c.RequestID, c.Protocol, c.Client
+	}
+	return r
+}
+
+// WatchRefusals sends every matching call that is not accepted.
+func (o *operatorSide) WatchRefusals(ctx context.Context, q control.Query) <-chan api.Refusal {
+	ctx, cancel := context.WithCancel(ctx)
+	_, changes := o.s.engine.Watch(ctx)
+	out := make(chan api.Refusal)
+	go func() {
+		defer cancel()
+		defer close(out)
+		for c := range changes {
+			if c.Kind == "status" && c.Counts.Locked {
+				return
+			}
+			if c.Refused == nil || !chooses(q, *c.Refused) {
+				continue
+			}
+			select {
+			case out <- refusalOf(*c.Refused):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
 // Payload opens what was asked for and what came of it.
 func (o *operatorSide) Payload(_ context.Context, id string) (control.Payload, error) {
 	x, ok, err := o.s.engine.Execution(id)

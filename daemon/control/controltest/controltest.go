@@ -366,6 +366,25 @@ func (d *Daemon) Payload(context.Context, string) (control.Payload, error) {
 	return control.Payload{Arguments: []byte(`{"amount":5}`), Effect: &e, Result: []byte(`{"content":[]}`), Place: api.Place{Accepted: 3, Last: 6, Verified: true}}, nil
 }
 
+// Refusals implements control.Activity: one call of a locked vault.
+func (d *Daemon) Refusals(q control.Query) ([]api.Refusal, error) {
+	r := api.Refusal{
+		At: d.now(), Code: api.CodeVaultLocked, Tool: "transfer", Run: "run_1", Actor: "exe:/usr/bin/agent", Reason: "the vault is locked, so nothing was sent for this call", Call: "run_1/1",
+		Transport: "stdio", RequestID: "7", NotRecorded: 3,
+	}
+	if q.Tool != "" && q.Tool != r.Tool || q.Run != "" && q.Run != r.Run {
+		return nil, nil
+	}
+	return []api.Refusal{r}, nil
+}
+
+// WatchRefusals implements control.Activity: none follow.
+func (d *Daemon) WatchRefusals(ctx context.Context, _ control.Query) <-chan api.Refusal {
+	c := make(chan api.Refusal)
+	context.AfterFunc(ctx, func() { close(c) })
+	return c
+}
+
 // Check implements control.Verdicts: the target always says that it is under way.
 func (d *Daemon) Check(_ context.Context, id, by string) (api.Checked, error) {
 	x, _, err := d.Execution(id)

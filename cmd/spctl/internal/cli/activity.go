@@ -22,23 +22,31 @@ var states = []string{
 }
 
 func (a *app) activityCommands() []*cobra.Command {
-	var follow bool
+	var follow, refused bool
 	var since string
 	var q client.Query
 	activity := a.reading(&cobra.Command{
 		Use: "activity", Short: "list what was asked for and what came of it", GroupID: "look", Args: cobra.NoArgs,
 		Long: `Lists executions, the newest first. With --follow it stays and shows every change; with --json every line is one
-record.`,
-		Example: "  spctl activity --since 24h\n  spctl activity --state unknown --json",
-		RunE:    func(c *cobra.Command, _ []string) error { return a.activity(c, q, since, follow) },
+record. With --refused it lists the calls that were not accepted at all (the vault was locked, the arguments were
+wrong, …): nothing was sent for them, and they have no execution.`,
+		Example: "  spctl activity --since 24h\n  spctl activity --state unknown --json\n  spctl activity --refused --follow",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if refused {
+				return a.refused(c, q, since, follow)
+			}
+			return a.activity(c, q, since, follow)
+		},
 	})
 	f := activity.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "stay, and show what changes")
+	f.BoolVar(&refused, "refused", false, "the calls that were not accepted, instead of executions")
 	f.StringVar(&q.Run, "run", "", "only this run")
 	f.StringVar(&q.Tool, "tool", "", "only this tool")
 	f.StringVar(&q.State, "state", "", "only this state")
 	f.StringVar(&since, "since", "", "only since then: a duration (24h, 7d), or an RFC 3339 time")
 	f.IntVar(&q.Limit, "limit", 0, "at most so many (200)")
+	activity.MarkFlagsMutuallyExclusive("refused", "state")
 	_ = activity.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 
 	var payload bool
