@@ -64,7 +64,7 @@ var built = sync.OnceValue(func() error {
 
 // rig is one desktop with one home.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	env     []string
 	panel   *bustest.Panel
@@ -80,7 +80,7 @@ type rig struct {
 	shots   string // where pictures go; empty: none are taken
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	if err := built(); err != nil {
 		t.Fatal(err)
