@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ func Run(ctx context.Context, cfg DeskConfig) error {
 	d := &Desk{cfg: cfg, ctx: ctx, rest: newRest(), quit: cancel, state: watch.State{Link: watch.Starting}}
 	defer cancel()
 	var err error
-	d.watch, err = watch.New(watch.Config{Daemon: cfg.Client, Changed: d.changed, Now: cfg.Now})
+	d.watch, err = watch.New(watch.Config{Daemon: cfg.Client, Changed: d.changed, Record: d.recorded, Now: cfg.Now})
 	if err != nil {
 		return err
 	}
@@ -185,6 +186,16 @@ func (d *Desk) changed(s watch.State) {
 	d.refresh()
 }
 
+// recorded takes a change of an execution from the watch. A window that is not in sight reads anew when it is.
+func (d *Desk) recorded(r api.Record) {
+	d.mu.Lock()
+	visible := d.visible
+	d.mu.Unlock()
+	if visible {
+		fyne.Do(func() { d.frame.Changed(r) })
+	}
+}
+
 // tell brings the notifications in line: whoever has the window before them needs none.
 func (d *Desk) tell() {
 	d.mu.Lock()
@@ -262,8 +273,12 @@ func (d *Desk) show(p Page, id string) {
 			}
 		}
 		d.mu.Lock()
+		was := d.visible
 		d.visible = true
 		d.mu.Unlock()
+		if !was {
+			d.frame.Stale()
+		}
 		d.bring()
 		if p != "" {
 			d.frame.Show(p, id)
@@ -297,6 +312,7 @@ func (d *Desk) hide() {
 	d.tick()
 	d.tell()
 	d.rest.begin()
+	go debug.FreeOSMemory() // what drawing needed
 }
 
 // clicked takes a click on the tray's menu.
@@ -307,7 +323,7 @@ func (d *Desk) clicked(c tray.Command, card string) {
 	case tray.Pending, tray.Unlock:
 		d.show(Pending, "")
 	case tray.Activity:
-		d.show(Pending, "")
+		d.show(Activity, "")
 	case tray.Unsettle:
 		id := ""
 		if s := d.now(); len(s.Open) > 0 {

@@ -15,11 +15,15 @@ import (
 	"fyne.io/fyne/v2/widget"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/ui/actions"
+	"singlepass.dev/ui/activity"
 	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/pending"
+	"singlepass.dev/ui/record"
+	"singlepass.dev/ui/sessions"
+	"singlepass.dev/ui/vaultview"
 	"singlepass.dev/ui/watch"
 	"singlepass.dev/ui/words"
-	"singlepass.dev/vault/secret"
 )
 
 // Page is one of the window's pages.
@@ -27,18 +31,22 @@ type Page string
 
 // The pages, in the order of the rail.
 const (
-	Pending Page = "pending"
+	Pending  Page = "pending"
+	Activity Page = "activity"
+	Sessions Page = "sessions"
+	Vault    Page = "vault"
+	Actions  Page = "actions"
 )
 
-// Operator is what the frame asks of the daemon on the person's behalf; a *client.Operator with Tickets is one. It is safe for concurrent use.
+// Operator is what the pages ask of the daemon on the person's behalf; a *client.Operator with Tickets is one. It is safe for concurrent use.
 type Operator interface {
-	Unlock(ctx context.Context, in api.UnlockRequest) (api.Status, error)
-	EarnTicket(ctx context.Context, passphrase *secret.Bytes) error
-	Lock(ctx context.Context) (api.Status, error)
-	Answer(ctx context.Context, card string, in api.CardAnswer) error
-	Check(ctx context.Context, id string) (api.Checked, error)
-	Settle(ctx context.Context, id string, in api.Verdict) (api.Record, error)
-	Payload(ctx context.Context, id string) (api.Payload, error)
+	record.Daemon
+	activity.Daemon
+	sessions.Daemon
+	vaultview.Vault
+	vaultview.Credentials
+	vaultview.Keeper
+	actions.Daemon
 }
 
 // Watch is what the frame tells the watch; a *watch.Watch is one.
@@ -66,8 +74,12 @@ type Frame struct {
 	hosted bool
 	page   Page
 
-	pending *pending.View
-	gate    *gate
+	pending  *pending.View
+	activity *activity.View
+	sessions *sessions.View
+	vault    *vaultview.View
+	actions  *actions.View
+	loaded   map[Page]bool // pages that were read since presence was proven
 
 	rail    map[Page]*widget.Button
 	lock    *widget.Button
@@ -76,6 +88,8 @@ type Frame struct {
 	banners *fyne.Container
 	shown   []banner
 	body    *fyne.Container
+	nothing fyne.CanvasObject // while there is no daemon
+	door    string            // in which state the vault's door was shown last
 }
 
 // New fills the window.
@@ -83,18 +97,12 @@ func New(cfg Config) (*Frame, error) {
 	if cfg.Window == nil || cfg.Operator == nil || cfg.Watch == nil || cfg.Now == nil || cfg.Context == nil || cfg.Close == nil || cfg.Quit == nil {
 		return nil, errors.New("ui: every field of Config is required")
 	}
-	f := &Frame{cfg: cfg, state: watch.State{Link: watch.Starting}, page: Pending, rail: map[Page]*widget.Button{}}
-	var err error
-	f.pending, err = pending.New(pending.Config{
-		Daemon: answering{f}, Now: cfg.Now, Context: cfg.Context,
-		Seen: func(execution string) { go cfg.Watch.Seen(cfg.Context, execution) },
-	})
-	if err != nil {
+	f := &Frame{cfg: cfg, state: watch.State{Link: watch.Starting}, page: Pending, rail: map[Page]*widget.Button{}, loaded: map[Page]bool{}}
+	if err := f.makePages(); err != nil {
 		return nil, err
 	}
-	f.gate = newGate(f)
 	f.banners = look.Rows(6)
-	f.body = container.NewStack()
+	f.body, f.nothing = container.NewStack(), container.NewStack()
 	// In this order, which is the order of the Tab key as well: the rail, the banners, the page.
 	rail, top := f.makeRail(), look.Inset(12, 6, f.banners)
 	main := container.New(layout.NewBorderLayout(top, nil, nil, nil), top, f.body)
@@ -136,6 +144,10 @@ type pageEntry struct {
 func (f *Frame) pages() []pageEntry {
 	return []pageEntry{
 		{Pending, func() string { return words.Say("page.pending") }, look.ShapeWaiting},
+		{Activity, func() string { return words.Say("page.activity") }, look.ShapeSent},
+		{Sessions, func() string { return words.Say("page.sessions") }, look.ShapeProgram},
+		{Vault, func() string { return words.Say("page.vault") }, look.ShapeKey},
+		{Actions, func() string { return words.Say("page.actions") }, look.ShapeInfo},
 	}
 }
 
@@ -163,14 +175,38 @@ func (f *Frame) lockNow() {
 // Show chooses a page, and what is looked at there: a card, an execution, or nothing in particular.
 func (f *Frame) Show(p Page, id string) {
 	f.page = p
+	f.loaded[p] = false
 	if id != "" && p == Pending {
 		f.pending.Choose(id)
 	}
 	f.arrange()
+	if !f.state.Proven {
+		f.vault.Focus()
+	}
+}
+
+// Stale says that changes were not told: what is shown next is read anew.
+func (f *Frame) Stale() { clear(f.loaded) }
+
+// Changed takes a change of an execution that the daemon told.
+func (f *Frame) Changed(r api.Record) {
+	if f.loaded[Activity] {
+		f.activity.Update(r)
+	}
+	f.sessions.Seen(r.Run, r.ChangedAt)
 }
 
 // SetState shows a state. hosted says whether anybody shows the tray's icon.
 func (f *Frame) SetState(s watch.State, hosted bool) {
+	if s.Status.Sessions != f.state.Status.Sessions {
+		f.loaded[Sessions] = false
+	}
+	if s.Status.Actions != f.state.Status.Actions || s.Status.Changed != f.state.Status.Changed {
+		f.loaded[Actions] = false
+	}
+	if !s.Proven {
+		clear(f.loaded)
+	}
 	f.state, f.hosted = s, hosted
 	waits := pending.State{Cards: s.Cards, Open: s.Open}
 	for _, g := range s.Gone {
@@ -184,7 +220,7 @@ func (f *Frame) SetState(s watch.State, hosted bool) {
 		waits.Again = append(waits.Again, a.Record)
 	}
 	f.pending.Update(waits)
-	f.gate.update(s)
+	f.vault.Update(s.Status, s.Proven)
 	f.arrange()
 }
 
@@ -287,21 +323,31 @@ func (f *Frame) showPage() {
 	s := f.state
 	switch {
 	case s.Link != watch.Up:
-		o = container.NewStack()
+		o = f.nothing
 	case !s.Proven:
-		o = f.gate.content
+		o = f.vault // the door, or the first run
 	default:
-		o = f.pending
+		o = f.pageView()
+		f.load()
 	}
+	door := s.Status.Vault
+	if s.Proven {
+		door = ""
+	}
+	knocks := door != f.door && !s.Proven
+	f.door = door
 	if len(f.body.Objects) == 1 && f.body.Objects[0] == o {
+		if knocks {
+			f.vault.Focus()
+		}
 		return
 	}
 	f.body.Objects = []fyne.CanvasObject{o}
 	f.body.Refresh()
 	// What is not in sight any more must not take the keys.
 	f.cfg.Window.Canvas().Unfocus()
-	if o == f.gate.content {
-		f.cfg.Window.Canvas().Focus(f.gate.entry)
+	if !s.Proven {
+		f.vault.Focus()
 	}
 }
 
@@ -314,41 +360,3 @@ func (f *Frame) Tick() {
 
 // Ticks says whether anything in sight depends on the time.
 func (f *Frame) Ticks() bool { return f.page == Pending && len(f.state.Cards) > 0 }
-
-// prove opens the vault, or only earns the ticket where that is open. It may be called on any goroutine; the caller wipes the passphrase.
-func (f *Frame) prove(passphrase []byte, locked bool) error {
-	var err error
-	if locked {
-		_, err = f.cfg.Operator.Unlock(f.cfg.Context, api.UnlockRequest{Passphrase: passphrase})
-	} else {
-		value := secret.New(append([]byte(nil), passphrase...))
-		defer value.Wipe()
-		err = f.cfg.Operator.EarnTicket(f.cfg.Context, value)
-	}
-	f.cfg.Watch.Nudge()
-	return err
-}
-
-// answering is the operator for the pages: what is answered here is not shown as somebody else's doing.
-type answering struct{ f *Frame }
-
-func (a answering) Answer(ctx context.Context, card string, in api.CardAnswer) error {
-	undo := a.f.cfg.Watch.Answering(card)
-	err := a.f.cfg.Operator.Answer(ctx, card, in)
-	if err != nil {
-		undo()
-	}
-	return err
-}
-
-func (a answering) Check(ctx context.Context, id string) (api.Checked, error) {
-	return a.f.cfg.Operator.Check(ctx, id)
-}
-
-func (a answering) Settle(ctx context.Context, id string, in api.Verdict) (api.Record, error) {
-	return a.f.cfg.Operator.Settle(ctx, id, in)
-}
-
-func (a answering) Payload(ctx context.Context, id string) (api.Payload, error) {
-	return a.f.cfg.Operator.Payload(ctx, id)
-}

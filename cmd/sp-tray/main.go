@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -118,6 +119,8 @@ func serve(ctx context.Context, dir string, background bool) error {
 		default: // it is on its way up
 		}
 	})
+	// What is drawn leaves much garbage behind, and a program that stays all day should be small rather than fast at that.
+	debug.SetGCPercent(40)
 	operator := &client.Operator{Socket: h.OperatorSocket(), Tickets: true}
 	defer operator.Close()
 	return ui.Run(ctx, ui.DeskConfig{

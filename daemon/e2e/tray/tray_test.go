@@ -1,6 +1,7 @@
 package tray_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,18 @@ func TestAPersonAnswersFromTheTray(t *testing.T) {
 	}
 	if n := r.effects("web"); n != 1 {
 		t.Errorf("the target acted %d times, want once", n)
+	}
+
+	// The other pages.
+	r.item.Click("Activity")
+	r.awaitWindow()
+	r.aside()
+	r.shot("activity")
+	for i, page := range []string{"sessions", "vault", "contracts"} {
+		if r.shots != "" {
+			r.run("xdotool", "mousemove", "90", "500", "click", "1", "mousemove", "1270", "890", "key", fmt.Sprintf("ctrl+%d", i+3))
+			r.shot(page)
+		}
 	}
 
 	// Locked from the menu.
