@@ -180,8 +180,20 @@ func (f *Frame) Show(p Page, id string) {
 		f.pending.Choose(id)
 	}
 	f.arrange()
-	if !f.state.Proven {
+	f.knock(soonPainted)
+}
+
+// soonPainted is how often a look is taken whether a page was painted, which is when it can have the keyboard.
+const soonPainted = 40
+
+// knock puts the keyboard where the passphrase is typed, if that is what the person has to do.
+func (f *Frame) knock(tries int) {
+	switch {
+	case f.state.Proven || f.state.Link != watch.Up:
+	case fyne.CurrentApp().Driver().CanvasForObject(f.vault) != nil:
 		f.vault.Focus()
+	case tries > 0:
+		time.AfterFunc(50*time.Millisecond, func() { fyne.Do(func() { f.knock(tries - 1) }) })
 	}
 }
 
@@ -338,7 +350,7 @@ func (f *Frame) showPage() {
 	f.door = door
 	if len(f.body.Objects) == 1 && f.body.Objects[0] == o {
 		if knocks {
-			f.vault.Focus()
+			f.knock(soonPainted)
 		}
 		return
 	}
@@ -346,9 +358,7 @@ func (f *Frame) showPage() {
 	f.body.Refresh()
 	// What is not in sight any more must not take the keys.
 	f.cfg.Window.Canvas().Unfocus()
-	if !s.Proven {
-		f.vault.Focus()
-	}
+	f.knock(soonPainted)
 }
 
 // Tick brings what depends on the time up to now; once a second while the window is in sight.
