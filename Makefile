@@ -19,7 +19,7 @@ TAGS        ?= gles
 TRAYFLAGS   ?=
 export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
 
-.PHONY: help demo build tray test race e2e check lint fmt fuzz bench soak picture clean
+.PHONY: help demo build systems tray test race e2e check lint fmt fuzz bench soak picture clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -31,6 +31,11 @@ demo: build ## one lost answer and its retry: a real daemon, a real target, a th
 
 build: ## spd and spctl, without cgo, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/spd ./cmd/spctl
+
+systems: ## that spd and spctl compile for macOS and Windows, where they cannot tell who asks and serve no agent yet
+	@for system in darwin windows; do \
+		GOOS=$$system CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/spd && GOOS=$$system CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/spctl || exit 1; \
+	done
 
 tray: ## sp-tray, the tray app, into bin/ (needs what .ci/setup installs for it)
 	CGO_ENABLED=1 $(GO) build $(TRAYFLAGS) -o bin/ ./cmd/sp-tray
@@ -45,7 +50,7 @@ race: ## the same under the race detector, and the packages of the window withou
 e2e: ## real MCP clients against the real programs, built without cgo
 	$(GO) test -timeout 30m $(E2E)
 
-check: lint build race e2e ## everything that must pass before a change is merged; continuous integration runs this
+check: lint build systems race e2e ## everything that must pass before a change is merged; continuous integration runs this
 
 lint: ## formatting, go vet, staticcheck
 	@bad=$$($(GOFUMPT) -l $(GOFILES)); [ -z "$$bad" ] || { echo "not formatted (run make fmt):"; echo "$$bad"; exit 1; }

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // Variable is the environment variable that does the same as the flag --home.
@@ -181,7 +180,7 @@ func checkFolder(dir string) error {
 		return &Problem{dir, "is not a folder", "mv " + quote(dir) + " " + quote(dir+".old")}
 	case owner(info) != os.Getuid():
 		return &Problem{dir, fmt.Sprintf("belongs to user %d and not to you", owner(info)), fmt.Sprintf("sudo chown %d %s", os.Getuid(), quote(dir))}
-	case info.Mode().Perm()&0o077 != 0:
+	case rights(info) != 0:
 		return &Problem{dir, fmt.Sprintf("is open to others (mode %04o)", info.Mode().Perm()), "chmod 700 " + quote(dir)}
 	}
 	return checkAncestors(dir)
@@ -260,7 +259,7 @@ func checkFileInfo(path string, info fs.FileInfo) error {
 		return &Problem{path, "is not a regular file", "replace it by a file of your own with mode 600"}
 	case owner(info) != os.Getuid():
 		return &Problem{path, fmt.Sprintf("belongs to user %d and not to you", owner(info)), fmt.Sprintf("sudo chown %d %s", os.Getuid(), quote(path))}
-	case info.Mode().Perm()&0o077 != 0:
+	case rights(info) != 0:
 		return &Problem{path, fmt.Sprintf("is open to others (mode %04o)", info.Mode().Perm()), "chmod 600 " + quote(path)}
 	}
 	return nil
@@ -268,9 +267,9 @@ func checkFileInfo(path string, info fs.FileInfo) error {
 
 // ReadPrivate reads a file that passes CheckFile, at most limit bytes of it. What is checked is the open file, so that it cannot be exchanged in between.
 func ReadPrivate(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	if err != nil {
-		if errors.Is(err, syscall.ELOOP) {
+		if isLink(err) {
 			return nil, &Problem{path, "is a symbolic link", "name the file itself"}
 		}
 		return nil, fmt.Errorf("reading private file: %w", err)
@@ -300,13 +299,6 @@ func ReadPrivate(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading private file %s: more than %d bytes", path, limit)
 	}
 	return b[:n], nil
-}
-
-func owner(info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
-	}
-	return -1
 }
 
 // quote makes a path safe to paste into a shell.
