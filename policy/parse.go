@@ -50,11 +50,8 @@ func (p *parser) contract(root *node, c *Contract) {
 			c.Description, _ = p.text(n, path, 4000, "write what the action does")
 			c.Description = strings.TrimSpace(c.Description)
 		}},
-		{"channel", "write `channel: http` or `channel: ssh`", func(n *node, path string) {
+		{"channel", "write `channel: http`, `channel: ssh` or `channel: mcp`", func(n *node, path string) {
 			c.Channel, _ = enum(p, n, path, effect.HTTP, effect.SSH, effect.MCP)
-			if c.Channel == effect.MCP {
-				p.problem(n, path, "use channel: http or channel: ssh", "channel %s is not available in this version", c.Channel)
-			}
 		}},
 		{"input", "write `input: {type: object, properties: {}}`, the JSON Schema of the arguments", func(n *node, path string) { c.input = p.input(n, path) }},
 		{"credential", "", func(n *node, path string) {
@@ -64,6 +61,7 @@ func (p *parser) contract(root *node, c *Contract) {
 		{"replay", "", func(n *node, path string) {}}, // after http, whose header fields it looks at
 		{"http", "", func(n *node, path string) { c.HTTP = p.http(n, path, c.input) }},
 		{"ssh", "", func(n *node, path string) { c.SSH = p.ssh(n, path, c.input) }},
+		{"mcp", "", func(n *node, path string) { c.MCP = p.mcp(n, path, c.input) }},
 		{"retention", "", func(n *node, path string) { p.retention(n, path, c) }},
 	})
 	if root.kind != object {
@@ -73,6 +71,7 @@ func (p *parser) contract(root *node, c *Contract) {
 		p.problem(root, "/http", "write `http: {method: …, url: …}`", "the field %q is missing", "http")
 	}
 	p.channelBlocks(root, c)
+	p.mcpBlock(root, c)
 	c.Retention.Result = defaulted(c.Retention.Result, DefaultRetention)
 	replay := root.get("replay")
 	if replay == nil {
@@ -168,7 +167,7 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			"idempotency_header": "write the header that the target reads its key from, such as `idempotency_header: Idempotency-Key`",
 			"key_lifetime":       "write how long the target remembers a key, such as `key_lifetime: 24h`; past it, a lost answer is irreversible",
 		} {
-			if !has(name) {
+			if !has(name) && (c.Channel != effect.MCP || name != "idempotency_header") {
 				p.problem(n, sub(path, name), hint, "class idempotent needs %q", name)
 			}
 		}
@@ -184,6 +183,12 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 	}
 	if c.SSH != nil {
 		p.markers(place("class"), sub(path, "class"), c)
+	}
+	if c.Channel == effect.MCP {
+		p.mcpReplay(place("class"), sub(path, "class"), c)
+		if header := n.get("idempotency_header"); header != nil && r.Class == execution.Idempotent {
+			p.problem(header, sub(path, "idempotency_header"), "remove it, and give the key as an argument under mcp.arguments: {execution_id}", "a call of a tool has no headers")
+		}
 	}
 	if r.Class != execution.Idempotent {
 		for _, name := range []string{"idempotency_header", "key_lifetime"} {

@@ -18,7 +18,7 @@ import (
 func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 	c := a.contract
 	if c.MCP != nil {
-		return a.renderMCP(p)
+		return a.renderMCP(p, id)
 	}
 	if c.Asks {
 		ask, wrong := question(p.values)

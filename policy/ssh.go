@@ -308,7 +308,7 @@ func (p *parser) channelBlocks(root *node, c *Contract) {
 	if c.Channel == "" {
 		return
 	}
-	for _, name := range []string{"http", "ssh"} {
+	for _, name := range []string{"http", "ssh", "mcp"} {
 		if b := root.get(name); b != nil && name != string(c.Channel) {
 			p.problem(b, "/"+name, "remove it, or write `channel: "+name+"`", "%q belongs to channel %s, not %s", name, name, c.Channel)
 		}

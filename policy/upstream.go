@@ -24,6 +24,8 @@ type MCP struct {
 	Pin       string // the digest of what the tool said of itself when it was accepted
 	Total     time.Duration
 	MaxAnswer int64
+
+	arguments *jsonTemplate // nil: the call's own arguments
 }
 
 // UpstreamTool is a tool of an upstream as the operator accepted it: the tool's own words, and the operator's choices. It stands in the vault where another action has its file,
@@ -217,13 +219,20 @@ func (a *Action) On(d upstream.Definition, perUse bool) *Action {
 }
 
 // renderMCP makes the exact call.
-func (a *Action) renderMCP(p Prepared) (effect.Effect, error) {
+func (a *Action) renderMCP(p Prepared, id string) (effect.Effect, error) {
 	if a.upstream == nil {
 		return effect.Effect{}, fmt.Errorf("rendering %s: the upstream %q is not there", a.contract.Action, a.contract.MCP.Upstream)
 	}
 	m := a.contract.MCP
+	arguments := []byte(p.Arguments)
+	if m.arguments != nil {
+		r := renderer{values: p.values, id: id, in: a.contract.input}
+		if arguments, _ = r.json(nil, m.arguments); r.err != nil {
+			return effect.Effect{}, r.err
+		}
+	}
 	e := effect.Effect{Channel: effect.MCP, MCP: &effect.MCPCall{
-		Upstream: m.Upstream, Identity: a.upstream.Identity(), URL: a.upstream.URL, Command: a.upstream.Command, Tool: m.Tool, Pin: m.Pin, Arguments: p.Arguments,
+		Upstream: m.Upstream, Identity: a.upstream.Identity(), URL: a.upstream.URL, Command: a.upstream.Command, Tool: m.Tool, Pin: m.Pin, Arguments: arguments,
 	}}
 	if a.contract.Credential != "" {
 		e.Auth = &effect.Auth{Credential: a.contract.Credential}

@@ -108,7 +108,7 @@ func (r reply) outcome(q channel.Request, l link) channel.Outcome {
 		failed = true
 		raw := r.message.Error
 		size = len(raw)
-		text := fmt.Sprintf("The upstream answered with error %d: %s", e.Code, printable(e.Message, 2<<10))
+		text := fmt.Sprintf("The upstream answered with error %d: %s", e.Code, clip(e.Message, 2<<10))
 		o.Result, scrubbed = clean(ownResult(text, `{"error":`+string(raw)+`}`, true))
 		o.Status = int(e.Code)
 	} else if r.message == nil {

@@ -24,7 +24,7 @@ server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
   appendFileSync(ledger, `${params.name}\n`);
   switch (params.name) {
     case 'big':
-      return { content: [{ type: 'hologram', data: '@@BIG@@' }], structuredContent: { n: '@@BIG@@' }, _meta: { 'x.example/a': '@@BIG@@' } };
+      return { content: [{ type: 'text', text: '@@BIG@@' }], structuredContent: { n: '@@BIG@@' }, _meta: { 'x.example/a': '@@BIG@@' } };
     case 'ask': {
       const asked = [];
       for (const [method, ask] of [['elicitation/create', { message: 'Your passphrase?', requestedSchema: none }], ['sampling/createMessage', { messages: [], maxTokens: 1 }], ['roots/list', {}]]) {
@@ -39,9 +39,9 @@ server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
 });
 
 const transport = new StdioServerTransport();
-// The number is written as the digits that it is, which JSON.stringify cannot do.
+// The number is written as the digits that it is, which JSON.stringify cannot do, and the content as a type that the SDK does not let through.
 transport.send = (message) => new Promise((resolve) => {
-  const text = JSON.stringify(message).replaceAll('"@@BIG@@"', '12345678901234567890123');
+  const text = JSON.stringify(message).replaceAll('"type":"text","text":"@@BIG@@"', '"type":"hologram","data":"@@BIG@@"').replaceAll('"@@BIG@@"', '12345678901234567890123');
   process.stdout.write(`${text}\n`, resolve);
 });
 await server.connect(transport);
