@@ -3,6 +3,7 @@ package singlepass_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -145,6 +146,46 @@ func TestTheInterfaceReferenceHasEveryCodeOfARefusedCall(t *testing.T) {
 	for _, code := range codes {
 		if !strings.Contains(reference, "| `"+code[1]+"` |") {
 			t.Errorf("docs/interface.md does not describe %q", code[1])
+		}
+	}
+}
+
+// The threat model names the test that holds each promise. A name that nobody has any more would be a promise that nobody holds.
+func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(b, -1) {
+			there[string(m[1])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllSubmatch(text, -1)
+	if len(names) < 40 {
+		t.Fatalf("the threat model names %d tests", len(names))
+	}
+	for _, m := range names {
+		found := there[string(m[1])]
+		if len(m[2]) > 0 {
+			for name := range there {
+				found = found || strings.HasPrefix(name, string(m[1]))
+			}
+		}
+		if !found {
+			t.Errorf("there is no test %s", m[1])
 		}
 	}
 }

@@ -289,7 +289,7 @@ type peerKey struct{}
 
 // Serve answers on l until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(bound(l)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the operator: %w", err)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (s *Server) handler() http.Handler {
 			if err == nil {
 				body, err = f(req)
 			}
-			s.refused(r, err)
+			s.refused(w, r, err)
 			s.reply(w, body, err)
 		})
 	}
@@ -55,7 +55,7 @@ func (s *Server) handler() http.Handler {
 			defer s.recovered(w)
 			req, err := s.open(w, r, proof)
 			if err != nil {
-				s.refused(r, err)
+				s.refused(w, r, err)
 				s.reply(w, nil, err)
 				return
 			}
@@ -141,7 +141,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, n need) (request, 
 }
 
 // refused tells of an error that means that somebody tries to be the operator.
-func (s *Server) refused(r *http.Request, err error) {
+func (s *Server) refused(w http.ResponseWriter, r *http.Request, err error) {
 	if err == nil {
 		return
 	}
@@ -149,6 +149,9 @@ func (s *Server) refused(r *http.Request, err error) {
 	case api.CodeProofWrong, api.CodeTooManyTries, api.CodeAgentCaller: // a ticket that is over is nothing special
 		p, _ := r.Context().Value(peerKey{}).(Peer)
 		s.cfg.Refused(p, code)
+		if code == api.CodeAgentCaller {
+			w.Header().Set("Connection", "close") // it has nothing to ask here, and takes a place
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 
@@ -79,6 +80,10 @@ func (s *Server) belongs(pid int, start uint64) (run string, found bool, err err
 	}
 	if chain[0].Start != start {
 		return "", false, fmt.Errorf("process %d is another one than the one that connected", pid)
+	}
+	// An upstream server is a program of somebody else's that this daemon started.
+	if slices.ContainsFunc(chain[1:], func(p peer.Process) bool { return p.PID == os.Getpid() }) {
+		return "an upstream server", true, nil
 	}
 	if run, found := s.engine.KnowsAgent(chain); found {
 		return run, true, nil

@@ -43,33 +43,3 @@ func TestWhoeverTriesToBeTheOperatorIsShownAndRecorded(t *testing.T) {
 		t.Errorf("the journal says it %d times", said)
 	}
 }
-
-func TestGuessingDoesNotStallCalls(t *testing.T) {
-	s := begin(t)
-	a := s.agent()
-	id := a.send("look", "0")
-	s.approve()
-	if out := a.outcome(id); out.IsError {
-		t.Fatal(out.raw)
-	}
-	for range 3 {
-		guessed := make(chan error, 1)
-		go func() { guessed <- s.guess() }()
-		answered := 0
-		for wrong := error(nil); wrong == nil; {
-			if out := a.call("look", "1"); out.IsError {
-				t.Fatal(out.raw)
-			}
-			answered++
-			select {
-			case wrong = <-guessed:
-				wantCode(t, wrong, api.CodeProofWrong)
-			default:
-			}
-		}
-		// A derivation takes a tenth of a second and more, and a call a few milliseconds, so some were answered while it ran.
-		if answered < 2 {
-			t.Errorf("%d calls were answered during a guess", answered)
-		}
-	}
-}
