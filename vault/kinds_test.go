@@ -1,7 +1,9 @@
 package vault_test
 
 import (
+	"encoding/json"
 	"maps"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -131,4 +133,33 @@ func TestWhatACredentialAllowsChangesAndItsValueStays(t *testing.T) {
 	v.Lock()
 	_, err = v.ChangeCredential("x", func(*vault.Credential) {})
 	wantError(t, err, vault.ErrLocked)
+}
+
+// The file was written once; descriptions like these lie sealed in vaults. A field may be added; one that is renamed or lost is a break.
+func TestTheDescriptionsOfAllKindsAreFrozen(t *testing.T) {
+	frozen, err := os.ReadFile("testdata/credentials-v1.json")
+	must(t, err)
+	var lines []string
+	for line := range strings.Lines(string(frozen)) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	kinds := map[vault.CredentialKind]bool{}
+	for _, line := range lines {
+		d := json.NewDecoder(strings.NewReader(line))
+		d.DisallowUnknownFields()
+		var c vault.Credential
+		must(t, d.Decode(&c))
+		must(t, c.Validate())
+		again, err := json.Marshal(c)
+		must(t, err)
+		if string(again) != line {
+			t.Errorf("read and written again:\n%s\n%s", again, line)
+		}
+		kinds[c.Kind] = true
+	}
+	for _, name := range vault.KindNames() {
+		if !kinds[vault.CredentialKind(name)] && !strings.HasPrefix(name, "ssh-") { // they have a vector of their own
+			t.Errorf("kind %s is not among them", name)
+		}
+	}
 }

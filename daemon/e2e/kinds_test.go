@@ -95,6 +95,7 @@ func TestAnOAuthTokenThatExpiresMidRunIsRenewed(t *testing.T) {
 	s.agreeable()
 	s.spctl("credential", "add", "shop", "--kind", "oauth2", "--target", server.URL+"/orders", "--token-url", server.URL+"/token", "--client-id", "agent",
 		"--grant", "refresh_token", "--client-auth", "post", "--value-file", s.write("value", "client_secret='"+clientSecret+"'\nrefresh_token='"+firstRefresh+"'\n"))
+	s.wipe("value")
 	c := s.agent(clientKinds[0], "stdio")
 
 	want := func(what string, r *result, isError bool, tokens, effects int) {
@@ -144,7 +145,7 @@ func TestAnOAuthTokenThatExpiresMidRunIsRenewed(t *testing.T) {
 		t.Errorf("the agent is told %+v: %s", said, r.raw)
 	}
 	s.spctl("credential", "show", "shop")
-	wantClean(t, filesBelow(t, s.home, logDir(t)))
+	wantClean(t, filesBelow(t, s.dir, logDir(t)))
 	wantClean(t, processes(t))
 }
 
@@ -162,7 +163,8 @@ func TestARequestForAWSIsSigned(t *testing.T) {
 	s := newStand(t, option{actions: map[string]string{"place_order": order(aws.URL+"/orders", "cloud", ""), "balance": usualActions["balance"]}})
 	s.agreeable()
 	s.spctl("credential", "add", "cloud", "--kind", "aws-sigv4", "--target", aws.URL, "--region", "eu-west-1", "--service", "execute-api",
-		"--value-file", s.write("keys", "[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = canary-not-a-secret-aws\naws_session_token = canary-not-a-secret-token\n"))
+		"--value-file", s.write("keys", "[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = '"+canary+"'\naws_session_token = '"+canary+"-token'\n"))
+	s.wipe("keys")
 	c := s.agent(clientKinds[len(clientKinds)-1], "http")
 
 	r := oneOrder(c, "A-1")
@@ -174,4 +176,6 @@ func TestARequestForAWSIsSigned(t *testing.T) {
 	if r.IsError || strings.Contains(string(r.raw), "canary") || !strings.Contains(string(r.raw), `"scrubbed":true`) {
 		t.Errorf("the agent got %s", r.raw)
 	}
+	wantClean(t, filesBelow(t, s.dir, logDir(t)))
+	wantClean(t, processes(t))
 }

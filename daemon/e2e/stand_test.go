@@ -145,6 +145,14 @@ func (s *stand) write(name, text string) string {
 	return path
 }
 
+// wipe removes a file with a secret, as a person does that was told to.
+func (s *stand) wipe(name string) {
+	s.t.Helper()
+	if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // startDaemon starts spd and waits until it is ready.
 func (s *stand) startDaemon() {
 	s.t.Helper()
