@@ -278,9 +278,13 @@ func who(c api.Card, now time.Time) fyne.CanvasObject {
 	for _, told := range []struct {
 		name  string
 		lines []string
-	}{{"card.doubts", c.Doubts}, {"card.changes", c.Changes}} {
-		if len(told.lines) > 0 {
-			facts = append(facts, look.Fact{Name: words.Say(told.name), Value: look.Body(strings.Join(told.lines, "\n"))})
+	}{{words.Say("card.doubts"), c.Doubts}, {words.Say("card.changes"), c.Changes}} {
+		var lines []fyne.CanvasObject
+		for _, l := range told.lines {
+			lines = append(lines, look.Body(l))
+		}
+		if len(lines) > 0 {
+			facts = append(facts, look.Fact{Name: told.name, Value: look.Rows(-7, lines...)})
 		}
 	}
 	if c.Package != "" || c.Contains != "" {

@@ -328,7 +328,9 @@ func (r *codeLineRenderer) draw() {
 		}
 		for _, piece := range around(p.Text, r.l.find) {
 			if !piece.Mark {
-				x += text(piece.Text, theme.Color(plain), mono, x)
+				for _, stretch := range isolate(piece.Text) {
+					x += text(stretch.Text, theme.Color(plain), mono, x)
+				}
 				continue
 			}
 			back := canvas.NewRectangle(theme.Color(DoubtBack))

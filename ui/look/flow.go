@@ -66,7 +66,10 @@ func marked(runs []Run) []Run {
 			if p.Mark {
 				style.Color, style.Bold, style.Mono = Bad, true, true
 			}
-			out = append(out, Run{p.Text, style})
+			for _, stretch := range isolate(p.Text) {
+				style.rtl = stretch.Mark
+				out = append(out, Run{stretch.Text, style})
+			}
 		}
 	}
 	return out

@@ -14,6 +14,8 @@ type Style struct {
 	Size  fyne.ThemeSizeName  // empty: the text size
 	Bold  bool
 	Mono  bool
+
+	rtl bool // a stretch that is read from right to left
 }
 
 // Run is a stretch of text in one style.
@@ -48,14 +50,14 @@ func Subheading(text string) *Text {
 
 // Short is text of one line that is cut where there is no room.
 func Short(text string, s Style) *Text {
-	t := newText([]Run{{text, s}})
+	t := newText([]Run{{Text: text, Style: s}})
 	t.oneRow = true
 	return t
 }
 
 // Label is text of one line that takes the room that it needs.
 func Label(text string, s Style) *Text {
-	t := newText([]Run{{text, s}})
+	t := newText([]Run{{Text: text, Style: s}})
 	t.still = true
 	return t
 }
