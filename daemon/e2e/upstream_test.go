@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -274,5 +275,45 @@ func TestAnUpstreamsBigNumbersReachTheAgentDigitByDigit(t *testing.T) {
 				t.Errorf("%s is not in %s", part, got)
 			}
 		}
+	}
+}
+
+func TestALockEndsAnUpstreamAndWithItTheSecretInItsEnvironment(t *testing.T) {
+	s := newStand(t, option{})
+	s.agreeable()
+	s.spctl("credential", "add", "odd-token", "--kind", "env", "--name", "ODD_TOKEN", "--target", "upstream:odd", "--value-file", s.write("token", canary))
+	description, calls := s.write("description", "Says hello."), s.write("calls", "")
+	s.spctl("upstream", "add", "odd", "--credential", "odd-token", "--dir", absolute(t, nodeDir), "--", "node", "odd-server.mjs", description, calls)
+	s.spctl("upstream", "accept", "odd", "--tool", "say", "--class", "read_only")
+	c := s.agent(clientKinds[0], "stdio")
+	if r := c.mustCall(request{tool: "odd.say", args: map[string]any{}}); !strings.Contains(string(r.raw), "said") {
+		t.Fatalf("%s", r.raw)
+	}
+	from := 0
+	process := func(msg string) (pid int) {
+		t.Helper()
+		l, err := s.spd.scan(msg, &from, func(l line) bool { return l.Msg == msg })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var about struct{ Process int }
+		l.into(t, &about)
+		return about.Process
+	}
+	pid := process("an upstream was started")
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil || !strings.Contains(string(environment), "ODD_TOKEN="+canary+"\x00") || strings.Contains(string(environment), "SINGLEPASS") {
+		t.Errorf("its environment is %q (%v)", environment, err)
+	}
+	s.spctl("lock")
+	if ended := process("an upstream ended"); ended != pid {
+		t.Errorf("process %d ended, not %d", ended, pid)
+	}
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Error("it still runs")
+	}
+	s.spctl("unlock")
+	if again := process("an upstream was started"); again == pid {
+		t.Error("no other process was started")
 	}
 }
