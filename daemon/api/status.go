@@ -94,7 +94,7 @@ type Credential struct {
 	Version      int       `json:"version,omitempty"`
 	Created      time.Time `json:"created,omitzero"`
 	Rotated      time.Time `json:"rotated,omitzero"`
-	UsedBy       []string  `json:"used_by,omitempty"` // actions
+	UsedBy       []string  `json:"used_by,omitempty"` // actions, and upstream:NAME
 }
 
 // CredentialChange changes what a credential allows; what is nil stays as it is.

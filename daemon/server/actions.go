@@ -383,6 +383,11 @@ func (s *Server) credentialUse() map[string][]string {
 	for name, credential := range s.engine.CredentialsOfActions() {
 		out[credential] = append(out[credential], name)
 	}
+	for _, u := range s.upstreams.all() {
+		for _, credential := range u.Definition.Secrets {
+			out[credential] = append(out[credential], upstreamSetting+u.Definition.Name)
+		}
+	}
 	for _, list := range out {
 		slices.Sort(list)
 	}

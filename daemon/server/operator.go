@@ -81,7 +81,7 @@ func (o *operatorSide) Status() api.Status {
 	return st
 }
 
-// waitingContracts counts the contracts in the folder that are not accepted as they are.
+// waitingContracts counts the contracts in the folder that are not accepted as they are, and the tools of upstreams that are withheld because they changed.
 func (s *Server) waitingContracts() int {
 	accepted, err := s.vault.Contracts()
 	if err != nil {
@@ -94,7 +94,9 @@ func (s *Server) waitingContracts() int {
 	for _, c := range accepted {
 		delete(files, c.Digest)
 	}
-	n := 0
+	s.upstreams.mu.Lock()
+	n := len(s.upstreams.withheld)
+	s.upstreams.mu.Unlock()
 	for _, f := range files {
 		if f.valid {
 			n++

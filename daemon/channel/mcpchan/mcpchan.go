@@ -38,7 +38,7 @@ import (
 
 // The limits that apply where Request.Limits has none.
 const (
-	DefaultConnect = 20 * time.Second // starting or connecting, handshake, listing
+	DefaultConnect = time.Minute // starting or connecting, handshake, listing: a program may be fetched before it starts
 	DefaultTotal   = 10 * time.Minute
 	DefaultAnswer  = 4 << 20
 )

@@ -272,6 +272,16 @@ func TestAServerThatFallsOverTheNewestProbeIsGreetedTheOldWay(t *testing.T) {
 	}
 }
 
+func TestAServerThatDoesNotAnswerTheNewestProbeIsGreetedTheOldWayInTheSameProcess(t *testing.T) {
+	r := stdio(t, "does not know")
+	if o := r.Do(t.Context(), r.request("charge", `{}`)); o.Verdict != channel.Success {
+		t.Errorf("%+v", o)
+	}
+	if _, starts := r.calls(); starts != 1 {
+		t.Errorf("it was started %d times", starts)
+	}
+}
+
 func TestASecretOfTheEnvironmentReachesTheChildAndNothingElse(t *testing.T) {
 	r := stdio(t, "secret")
 	o := r.Do(t.Context(), r.request("charge", `{}`))

@@ -140,7 +140,7 @@ const (
 	firstBackoff = 200 * time.Millisecond
 	lastBackoff  = time.Minute
 	healthy      = time.Minute // a process that lived so long was no failed start
-	probeTime    = 5 * time.Second
+	probeTime    = 3 * time.Second
 )
 
 // connect makes a link and shakes hands: first as the stateless revision has it, and where the upstream does not know that, with initialize.
@@ -225,7 +225,7 @@ func (s *server) shake(ctx context.Context, l link, r *channel.Request, legacy b
 			return h, false, errors.New(got.reason)
 		case got.verdict != "" && ctx.Err() != nil:
 			return h, false, errors.New(why(ctx))
-		case got.verdict != "":
+		case got.verdict != "" && l.dead():
 			return h, true, errors.New(got.reason) // it may have fallen over a request that it does not know
 		}
 		if got.err() == nil {
@@ -240,7 +240,7 @@ func (s *server) shake(ctx context.Context, l link, r *channel.Request, legacy b
 				return in.Capabilities.handshake(statelessRevision, in.Meta.Server), false, nil
 			}
 		}
-		if got.message == nil && got.status != 400 && got.status != 404 && got.status != 405 { // a server of an earlier revision says one of these
+		if got.verdict == "" && got.message == nil && got.status != 400 && got.status != 404 && got.status != 405 { // a server of an earlier revision says one of these
 			return h, false, got.err()
 		}
 	}
