@@ -224,8 +224,8 @@ func (c Credential) validateKind() error {
 	if c.GenericReads && !c.Generic {
 		return errors.New("that reads change nothing is said of generic use: allow that too")
 	}
-	if c.Generic && c.Kind == Env {
-		return errors.New("kind env has no generic use: it goes into a server's environment and into no request")
+	if c.Generic && !slices.ContainsFunc(c.Targets, Target.isHTTP) {
+		return fmt.Errorf("kind %s has no generic use: that is for requests over https", c.Kind)
 	}
 	for _, t := range c.Targets {
 		if !fits(t) {

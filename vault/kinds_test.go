@@ -163,3 +163,12 @@ func TestTheDescriptionsOfAllKindsAreFrozen(t *testing.T) {
 		}
 	}
 }
+
+func TestGenericUseIsForRequests(t *testing.T) {
+	for _, c := range []vault.Credential{ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a"), ofKind(t, vault.SSHPassword, vault.CredentialParams{}, "ssh://root@a.example")} {
+		c.Generic = true
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "generic") && !strings.Contains(err.Error(), "host key") {
+			t.Errorf("%s: %v", c.Kind, err)
+		}
+	}
+}

@@ -202,10 +202,10 @@ func (s *Server) changeCredential(kind, name string, change func() error) error 
 		return err
 	}
 	s.tokens.Forget(name)
-	if err := s.tellCredentials(); err != nil {
-		return err
-	}
 	s.engine.CredentialChanged(name)
+	if err := s.tellCredentials(); err != nil {
+		s.log.Error("telling which credentials there are; the next unlock does it", "error", err)
+	}
 	for _, u := range s.upstreams.all() { // a program keeps what it was started with
 		if slices.Contains(u.Definition.Credentials(), name) {
 			s.upstreams.channel.Forget(u.Definition.Name)

@@ -67,18 +67,16 @@ func (a *answer) clean(r channel.Request, p request) (scrubbed bool, reason stri
 		if r.Secret == nil {
 			return nil
 		}
-		values, whole := p.lookedFor(secret)
+		values, whole := lookedFor(p.auth, secret)
+		for _, w := range whole {
+			clear(w)
+		}
 		for _, v := range values {
 			if n := len(v); n > 0 && n < scrub.MinLength {
 				reason = join(reason, "the secret is too short to be looked for in the answer: store a longer one")
 			}
 		}
-		if len(values) > 0 {
-			s = scrub.NewSet(values, whole...)
-		}
-		for _, w := range whole {
-			clear(w)
-		}
+		s = Scrubber(p.auth, secret)
 		return nil
 	}); err != nil { // the status is known; the rest cannot be shown, since it cannot be scrubbed
 		a.header, a.body, a.hidden = nil, nil, "the secret was wiped before it could be scrubbed"

@@ -13,6 +13,7 @@ import (
 
 	"singlepass.dev/daemon/channel"
 	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/scrub"
 	"singlepass.dev/daemon/sigv4"
 	"singlepass.dev/vault/material"
 )
@@ -238,10 +239,10 @@ func (p *request) sign(secret []byte, now time.Time) ([]sigv4.Field, error) {
 }
 
 // lookedFor returns what the answer must not show: the secret itself, or the parts of it that are secret, and what holds it and is sent in base64. The caller wipes the last.
-func (p *request) lookedFor(secret []byte) (values, whole [][]byte) {
-	switch p.auth.Kind {
+func lookedFor(a *effect.Auth, secret []byte) (values, whole [][]byte) {
+	switch a.Kind {
 	case "basic":
-		return [][]byte{secret}, [][]byte{userPassword(p.auth, secret)}
+		return [][]byte{secret}, [][]byte{userPassword(a, secret)}
 	case "aws-sigv4": // the signature is good for this request alone, and the key's id is no secret
 		kept, err := material.Decode(secret)
 		if err != nil {
@@ -257,6 +258,20 @@ func (p *request) lookedFor(secret []byte) (values, whole [][]byte) {
 		return nil, nil
 	}
 	return [][]byte{secret}, nil
+}
+
+// Scrubber looks for what an answer must not show of a credential, for a protocol that lies in HTTP; nil where that is nothing. The caller wipes it.
+func Scrubber(a *effect.Auth, secret []byte) *scrub.Scrubber {
+	values, whole := lookedFor(a, secret)
+	defer func() {
+		for _, w := range whole {
+			clear(w)
+		}
+	}()
+	if len(values) == 0 {
+		return nil
+	}
+	return scrub.NewSet(values, whole...)
 }
 
 func userPassword(a *effect.Auth, secret []byte) []byte {

@@ -246,13 +246,13 @@ func (h *session) scrubbers(r channel.Request) ([]*scrub.Scrubber, func()) {
 	}
 	var all []*scrub.Scrubber
 	_ = r.Secret.Use(func(secret []byte) error {
-		if a := r.Effect.Auth; a != nil && a.Kind == "basic" {
-			pair := append(append([]byte(a.Username), ':'), secret...)
-			defer clear(pair)
-			all = append(all, scrub.New(secret, pair))
-			return nil
+		a := r.Effect.Auth
+		if a == nil {
+			a = &effect.Auth{}
 		}
-		all = append(all, scrub.New(secret))
+		if s := httpchan.Scrubber(a, secret); s != nil {
+			all = append(all, s)
+		}
 		return nil
 	})
 	return all, func() { wipeAll(all) }
