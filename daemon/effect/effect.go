@@ -44,8 +44,6 @@ type Effect struct {
 type StatusRequest struct {
 	HTTP HTTPRequest `json:"http"`
 	Auth *Auth       `json:"auth,omitempty"`
-	// Open says that it has parts, written {answer.…}, which an earlier answer of the target fills.
-	Open bool `json:"open,omitempty"`
 }
 
 // HTTPRequest is one HTTP request, complete but for the credential.

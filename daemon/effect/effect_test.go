@@ -30,11 +30,10 @@ func asked() effect.Effect {
 	e := whole()
 	e.Status = &effect.StatusRequest{
 		HTTP: effect.HTTPRequest{
-			Method: "POST", URL: "https://status.internal.example/find?of={answer.body.id}", Header: []effect.Field{{Name: "Accept", Value: "application/json"}},
+			Method: "POST", URL: "https://status.internal.example/find?of=act_01", Header: []effect.Field{{Name: "Accept", Value: "application/json"}},
 			Body: []byte(`{"id":"act_01"}`), Success: []int{200},
 		},
 		Auth: &effect.Auth{Credential: "deploy-reader", Kind: "header", Place: "X-Key", Username: ""},
-		Open: true,
 	}
 	return e
 }
