@@ -240,14 +240,18 @@ func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
 				t.Fatalf("only %d moments", len(moments))
 			}
 			for i, m := range moments {
-				next := newRig(t, func(n *rig) {
-					n.dir, n.keys, n.clock = m.dir, r.keys, r.clock
-				})
-				next.trust(a)
 				var actedNow atomic.Int32
 				actedNow.Store(int32(m.effects))
-				next.target.before = func(channel.Request) { actedNow.Add(1) }
-				next.target.status = asked(&actedNow)
+				next := newRig(t, func(n *rig) {
+					n.dir, n.keys, n.clock = m.dir, r.keys, r.clock
+					n.target.before = func(q channel.Request) {
+						if q.SideEffect {
+							actedNow.Add(1)
+						}
+					}
+					n.target.status = asked(&actedNow)
+				})
+				next.trust(a)
 				done := next.begin(background, a, tool, `{"order":"7"}`)
 				var after call.Answer
 				select {
