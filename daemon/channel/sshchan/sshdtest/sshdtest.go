@@ -115,6 +115,15 @@ func New(t testing.TB, cfg Config) *Server {
 	return s
 }
 
+// Authorize lets another private key's owner in.
+func (s *Server) Authorize(private []byte) error {
+	signer, err := ssh.ParsePrivateKey(private)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(s.config), "authorized_keys"), ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o600)
+}
+
 // Address is host and port.
 func (s *Server) Address() string { return s.listen.Addr().String() }
 
