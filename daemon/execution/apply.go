@@ -3,6 +3,7 @@ package execution
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrIllegal is wrapped by every error of Apply: the event is not possible in that state. A journal that holds such an event does not tell a true story.
@@ -19,7 +20,7 @@ func Apply(x Execution, ev Event) (Execution, error) {
 	if ev.ID != x.ID {
 		return x, fmt.Errorf("applying %s to execution %s: %w: the event belongs to %s", ev.Kind, x.ID, ErrIllegal, ev.ID)
 	}
-	next := x.clone()
+	next := x // what step changes in place it copies first
 	if err := step(&next, ev); err != nil {
 		return x, fmt.Errorf("applying %s to execution %s in state %s: %w", ev.Kind, x.ID, x.State, err)
 	}
@@ -34,10 +35,11 @@ func Apply(x Execution, ev Event) (Execution, error) {
 
 // check keeps what somebody was asked and answered. A finding decides nothing by itself: the event that carries it does.
 func (x *Execution) check(ev Event) {
-	if len(x.Checks) == MaxChecks {
-		x.Checks = x.Checks[:copy(x.Checks, x.Checks[1:])]
+	kept := x.Checks
+	if len(kept) == MaxChecks {
+		kept = kept[1:]
 	}
-	x.Checks = append(x.Checks, Check{At: ev.At, Finding: ev.Finding, Source: ev.Source, By: ev.By, Evidence: ev.Evidence, Reason: ev.Reason, Times: ev.Times})
+	x.Checks = append(slices.Clip(kept), Check{At: ev.At, Finding: ev.Finding, Source: ev.Source, By: ev.By, Evidence: ev.Evidence, Reason: ev.Reason, Times: ev.Times})
 }
 
 func accept(x Execution, ev Event) (Execution, error) {
@@ -54,7 +56,7 @@ func accept(x Execution, ev Event) (Execution, error) {
 	return next, nil
 }
 
-// step changes x in place; on an error x is thrown away.
+// step changes x in place, but not what its slices hold, which it shares; on an error x is thrown away.
 func step(x *Execution, ev Event) error {
 	switch ev.Kind {
 	case KindAttached:
@@ -164,7 +166,7 @@ func (x *Execution) attach(c Caller, ev Event) {
 		return
 	}
 	c.At = ev.At
-	x.Callers = append(x.Callers, c)
+	x.Callers = append(slices.Clip(x.Callers), c)
 }
 
 func (x *Execution) dispatch(ev Event) error {
@@ -181,7 +183,7 @@ func (x *Execution) dispatch(ev Event) error {
 		return fmt.Errorf("%w: attempt %d after %d attempts", ErrIllegal, ev.Attempt, len(x.Attempts))
 	}
 	x.State, x.Reason = Dispatched, ""
-	x.Attempts = append(x.Attempts, Attempt{Number: ev.Attempt, DispatchedAt: ev.At})
+	x.Attempts = append(slices.Clip(x.Attempts), Attempt{Number: ev.Attempt, DispatchedAt: ev.At})
 	if x.DispatchedAt.IsZero() {
 		x.DispatchedAt = ev.At
 	}
@@ -193,10 +195,11 @@ func (x *Execution) endAttempt(ev Event, o Outcome) error {
 	if x.State != Dispatched {
 		return illegal("no attempt is in flight")
 	}
-	last := &x.Attempts[len(x.Attempts)-1]
-	if ev.Attempt != last.Number {
+	if last := x.LastAttempt(); ev.Attempt != last.Number {
 		return fmt.Errorf("%w: attempt %d ends while attempt %d is in flight", ErrIllegal, ev.Attempt, last.Number)
 	}
+	x.Attempts = slices.Clone(x.Attempts)
+	last := &x.Attempts[len(x.Attempts)-1]
 	last.EndedAt, last.Outcome, last.Reason = ev.At, o, ev.Reason
 	return nil
 }
@@ -227,6 +230,7 @@ func (x *Execution) deliver(ev Event) error {
 		return illegal("there is no result to deliver")
 	}
 	// A caller beyond MaxCallers is only counted, but its delivery counts like any other.
+	x.Callers = slices.Clone(x.Callers)
 	for i := range x.Callers {
 		if x.Callers[i].Call == ev.Call {
 			x.Callers[i].Delivered, x.Callers[i].Disputed = ev.Evidence, false
@@ -243,6 +247,7 @@ func (x *Execution) dispute(ev Event) error {
 		return illegal("nothing was delivered")
 	}
 	others := false
+	x.Callers = slices.Clone(x.Callers)
 	for i := range x.Callers {
 		c := &x.Callers[i]
 		switch {

@@ -7,10 +7,7 @@
 // a string is never renamed or given another meaning, because old journals are read for ever.
 package execution
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // State is where an execution stands. The zero value is invalid: it is the state of an execution that does not exist yet.
 type State string
@@ -180,14 +177,6 @@ const MaxCallers = 64
 
 // MaxChecks bounds the checks that are kept with an execution; the journal has them all.
 const MaxChecks = 16
-
-// clone copies what Apply may change in place.
-func (x Execution) clone() Execution {
-	x.Attempts = slices.Clone(x.Attempts)
-	x.Callers = slices.Clone(x.Callers)
-	x.Checks = slices.Clone(x.Checks)
-	return x
-}
 
 // LastCheck returns the newest check, or a zero Check.
 func (x Execution) LastCheck() Check {

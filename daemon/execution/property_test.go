@@ -35,6 +35,17 @@ func (w *witness) apply(ev execution.Event) error {
 	if !bytes.Equal(before, after) {
 		return fmt.Errorf("%s changed its argument from %s to %s", ev.Kind, before, after)
 	}
+	// Values share what they hold, so another future of the same execution must not reach into this one.
+	other := ev
+	other.At = ev.At.Add(time.Hour)
+	alone, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	_, _ = execution.Apply(w.x, other)
+	if beside, err := json.Marshal(next); err != nil || !bytes.Equal(alone, beside) {
+		return fmt.Errorf("%s changed the execution that an earlier Apply had made, from %s to %s", ev.Kind, alone, beside)
+	}
 	if refused != nil {
 		if !reflect.DeepEqual(next, w.x) {
 			return fmt.Errorf("refused %s returned another execution", ev.Kind)
