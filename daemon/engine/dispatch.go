@@ -83,11 +83,11 @@ func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
 	if l.effect.Channel == effect.MCP { // the only one whose targets say something meanwhile
 		r.Progress = func(p channel.Progress) { e.pass(l, p) }
 	}
-	go func() {
+	e.crew.Go(func() {
 		defer e.work.Done()
 		defer e.dispatches.Done()
 		e.attempt(l, r, commit)
-	}()
+	})
 }
 
 // pass tells everybody who waits for an execution what its target says.

@@ -32,13 +32,14 @@ import (
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/peer"
+	"singlepass.dev/daemon/workers"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/secret"
 )
 
 // Entry is one event for the journal, with a payload that is sealed on the way.
 type Entry struct {
-	Event   []byte           // JSON object, "kind" first
+	Event   []byte           // JSON object, "kind" first; not kept when Append has returned
 	Decoded *execution.Event // the same, where it is an execution's; nobody changes it any more
 	ID      string           // execution id; binds the payload
 	Kind    string           // binds the payload
@@ -153,6 +154,7 @@ type Engine struct {
 	base context.Context // channels run on it
 	stop context.CancelCauseFunc
 	work sync.WaitGroup // everything that the engine started
+	crew *workers.Crew  // carries attempts out
 
 	dispatches sync.WaitGroup // attempts in flight
 	inquiries  chan struct{}  // has room for the questions that may be under way at once
@@ -180,6 +182,9 @@ type Engine struct {
 	asked    map[string][]time.Time // when an actor asked the person something, within the period
 	secrets  atomic.Uint64          // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}
+
+	entries []Entry // room for stepLocked, which is used again
+	text    []byte
 }
 
 // claimKey is what a claim looks for: an intent, or, without a fingerprint, whatever is under a client's key. A run can have thousands of live executions at a time, so they are not
@@ -233,8 +238,8 @@ type live struct {
 
 type pendingCommit struct {
 	commit Commit
-	after  execution.Execution
-	loose  bool // another caller: nothing that follows needs it
+	after  *execution.Execution // nobody changes it
+	loose  bool                 // another caller: nothing that follows needs it
 }
 
 func (p pendingCommit) failed() bool { return !p.loose && isDone(p.commit) && p.commit.Err() != nil }
@@ -252,6 +257,9 @@ func (e *Engine) SetCardTTL(d time.Duration) {
 	defer e.mu.Unlock()
 	e.cfg.CardTTL = d
 }
+
+// idleWorkers is how many goroutines wait for the next attempt at most.
+const idleWorkers = 64
 
 // New returns an engine that is locked. Start must be called before the first call.
 func New(cfg Config) (*Engine, error) {
@@ -289,7 +297,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	base, stop := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries),
+		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries), crew: workers.New(idleWorkers, base.Done()),
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
 		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, asked: map[string][]time.Time{}, watchers: map[*watcher]struct{}{},

@@ -10,12 +10,6 @@ import (
 	"singlepass.dev/daemon/execution"
 )
 
-// Room for an acceptance, and for most other events.
-const (
-	acceptedSize = 1280
-	eventSize    = 224
-)
-
 // change is one event with what is sealed beside it.
 type change struct {
 	ev      execution.Event
@@ -44,25 +38,28 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 		return nil, errUnwritten
 	}
 	now := e.cfg.Now()
-	x := l.x
-	entries := make([]Entry, 0, len(changes))
+	after := new(execution.Execution)
+	*after = l.x
+	entries, text := e.entries[:0], e.text[:0]
+	defer func() {
+		clear(entries)
+		e.entries, e.text = entries, text
+	}()
 	loose := true
 	for i := range changes {
 		c := &changes[i]
 		c.ev.At = now
-		next, err := execution.Apply(x, c.ev)
+		next, err := execution.Apply(*after, c.ev)
 		if err != nil {
 			e.cfg.Logger.Error("refusing an event", "error", err)
 			return nil, err
 		}
-		x = next
-		room := eventSize
-		if c.ev.Acceptance != nil {
-			room = acceptedSize
-		}
+		*after = next
+		from := len(text)
+		text = c.ev.AppendJSON(text)
 		entries = append(entries, Entry{
-			Event: c.ev.AppendJSON(make([]byte, 0, room)), Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
-			Outcome: x.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
+			Event: text[from:len(text):len(text)], Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
+			Outcome: after.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
 		})
 		loose = loose && c.ev.Kind == execution.KindAttached
 	}
@@ -78,15 +75,15 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 			if !errors.Is(err, ErrEntry) {
 				e.journalDownLocked(err)
 			}
-			if x.Class != execution.ReadOnly {
+			if after.Class != execution.ReadOnly {
 				return nil, fmt.Errorf("%w: %w", errUnwritten, err)
 			}
 			l.unrecorded, l.pending, commit = true, nil, recordedNowhere{}
 		} else {
-			l.pending = append(l.pending, pendingCommit{commit, x, loose})
+			l.pending = append(l.pending, pendingCommit{commit, after, loose})
 		}
 	}
-	l.x = x
+	l.x = *after
 	e.publishLocked(l)
 	return commit, nil
 }
@@ -107,11 +104,11 @@ func (l *live) trimPending() {
 			break
 		}
 		if p.commit.Err() == nil {
-			l.durable, l.seq = p.after, p.commit.Seq()
+			l.durable, l.seq = *p.after, p.commit.Seq()
 		}
 		n++
 	}
-	l.pending = l.pending[n:]
+	l.pending = slices.Delete(l.pending, 0, n) // rather than cut off in front, so that its room is used again
 }
 
 func isDone(c Commit) bool {
@@ -281,7 +278,7 @@ func (e *Engine) takeBackLocked(l *live) {
 	}
 	before := l.durable
 	if i > 0 {
-		before = l.pending[i-1].after
+		before = *l.pending[i-1].after
 	}
 	l.pending = l.pending[:i:i]
 	if before.State == "" {

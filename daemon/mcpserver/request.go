@@ -84,7 +84,7 @@ func (c *conn) tooMany() bool {
 	return c.running > c.s.cfg.MaxCalls
 }
 
-// toolCall takes a tools/call and answers it from a goroutine of its own.
+// toolCall takes a tools/call and answers it from another goroutine.
 func (c *conn) toolCall(m *envelope.Message) {
 	params := bytes.Clone(m.Params)
 	var tc envelope.ToolCall
@@ -126,7 +126,7 @@ func (c *conn) toolCall(m *envelope.Message) {
 		serverInfo = c.s.serverInfo
 	}
 	c.calls.Add(1)
-	go func() {
+	c.s.crew.Go(func() {
 		defer c.calls.Done()
 		defer r.cancel()
 		if tooMany {
@@ -134,7 +134,7 @@ func (c *conn) toolCall(m *envelope.Message) {
 			return
 		}
 		c.answer(r, c.s.ask(ctx, request), serverInfo)
-	}()
+	})
 }
 
 func tooManyCalls(limit int) call.Answer {

@@ -18,6 +18,7 @@ import (
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/mcpserver/envelope"
 	"singlepass.dev/daemon/peer"
+	"singlepass.dev/daemon/workers"
 )
 
 // Config says what a Server needs.
@@ -52,10 +53,14 @@ type Server struct {
 	conns    map[*conn]struct{} // owner: mu
 	draining bool               // owner: mu
 	stop     chan struct{}      // closed once draining began
+	crew     *workers.Crew      // carries calls out
 	serving  sync.WaitGroup
 
 	http httpState
 }
+
+// idleWorkers is how many goroutines wait for the next call at most.
+const idleWorkers = 64
 
 // New makes a Server. It starts one goroutine, which tells clients of changed tools until Shutdown.
 func New(cfg Config) (*Server, error) {
@@ -74,6 +79,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.MaxCalls = 256
 	}
 	s := &Server{cfg: cfg, versions: mcp.SupportedProtocolVersions(), conns: make(map[*conn]struct{}), stop: make(chan struct{})}
+	s.crew = workers.New(idleWorkers, s.stop)
 	if cfg.ConnectionID == nil {
 		s.cfg.ConnectionID = func() string { return "connection-" + s.reference() }
 	}
