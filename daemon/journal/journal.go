@@ -40,6 +40,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"singlepass.dev/daemon/chain"
@@ -107,6 +108,8 @@ type Journal struct {
 	file    File
 	spare   batch
 	started bool // Open is done
+
+	company atomic.Bool // the last batch was of more than one Append
 
 	mu   sync.Mutex // guards all below
 	work sync.Cond  // told of work, and of busy becoming false

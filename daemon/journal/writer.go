@@ -24,6 +24,7 @@ func (j *Journal) run() {
 		j.mu.Lock()
 		j.giveLocked()
 	}
+	gathered := false
 	for {
 		switch {
 		case j.busy:
@@ -34,6 +35,14 @@ func (j *Journal) run() {
 			}
 			j.work.Wait()
 		case len(j.forming.entries) > 0 && (j.forming.urgent || j.flush || j.closing || len(j.waiting) > 0):
+			if !gathered {
+				gathered = true
+				j.mu.Unlock()
+				j.gather()
+				j.mu.Lock()
+				continue
+			}
+			gathered = false
 			j.commitLocked()
 		case len(j.waiting) > 0:
 			j.admitLocked()
@@ -68,6 +77,7 @@ func (j *Journal) giveLocked() {
 func (j *Journal) commitLocked() {
 	b := j.forming
 	j.forming, j.spare = j.spare, batch{}
+	j.company.Store(len(b.commits) > 1)
 	j.flush, j.busy = false, true
 	if j.lazy != nil {
 		j.lazy.Stop()
