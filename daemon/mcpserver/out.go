@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -34,6 +35,8 @@ type writer struct {
 	spare    []byte // owner: mu
 	position uint64 // owner: mu; bytes accepted
 	writing  bool   // owner: mu
+	frames   int    // owner: mu; in buf
+	company  bool   // owner: mu; the last batch was of more than one frame
 	err      error  // owner: mu
 	idle     chan struct{}
 }
@@ -52,6 +55,7 @@ func (w *writer) send(wait bool, build func(dst []byte) []byte, queued func(posi
 		return nil
 	}
 	w.buf = append(w.buf, '\n')
+	w.frames++
 	w.position += uint64(len(w.buf) - before)
 	if queued != nil {
 		queued(w.position)
@@ -74,9 +78,19 @@ func (w *writer) send(wait bool, build func(dst []byte) []byte, queued func(posi
 	return w.err
 }
 
-// flushLocked writes until there is nothing left. It gives up the lock while it writes.
+// flushLocked writes until there is nothing left. It gives up the lock while it writes. When the last batch had company, it lets whoever is about to answer do so first: each
+// write wakes the other side.
 func (w *writer) flushLocked() {
 	for len(w.buf) > 0 && w.err == nil {
+		if w.company {
+			w.mu.Unlock()
+			runtime.Gosched()
+			w.mu.Lock()
+			if w.err != nil {
+				break
+			}
+		}
+		w.company, w.frames = w.frames > 1, 0
 		out, position := w.buf, w.position
 		w.buf, w.spare = w.spare[:0], nil
 		w.mu.Unlock()
