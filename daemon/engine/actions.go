@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -183,14 +184,11 @@ func (e *Engine) ToolsChanged() <-chan struct{} { return e.actions.Load().change
 // accept makes what the journal records when the call is accepted.
 func (b *boundAction) accept(q *request, rd reading) (execution.Acceptance, []byte, error) {
 	c, eff := b.Contract(), rd.effect
-	digest, err := digestOf(eff)
-	if err != nil {
-		return execution.Acceptance{}, nil, err
-	}
 	encoded, err := eff.Encode()
 	if err != nil {
 		return execution.Acceptance{}, nil, err
 	}
+	digest := digestText(sha256.Sum256(encoded))
 	raw := q.Arguments
 	if len(raw) == 0 {
 		raw = []byte("{}")

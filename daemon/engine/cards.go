@@ -62,8 +62,10 @@ func digestOf(e effect.Effect) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "sha256:" + hex.EncodeToString(d[:]), nil
+	return digestText(d), nil
 }
+
+func digestText(sum [32]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
 // askLocked puts a new card before the person for an execution.
 func (e *Engine) askLocked(l *live, q *request, d policy.Decision, again *earlier, perUseWhy string) {
