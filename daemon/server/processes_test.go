@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -83,6 +84,7 @@ func (instant) Do(context.Context, channel.Request) channel.Outcome {
 }
 
 func serveDaemon(channels map[effect.Channel]channel.Channel) error {
+	debug.SetGCPercent(300) // as cmd/spd does
 	h, err := home.Resolve("", os.Getenv)
 	if err != nil {
 		return err
