@@ -175,7 +175,7 @@ func TestNothingIsReadOrChangedWithoutProof(t *testing.T) {
 
 func TestAnAgentsDescendantIsRefusedEvenWithTheRightPassphrase(t *testing.T) {
 	s := started(t)
-	s.Agents[os.Getpid()] = "run_1"
+	s.Agent(os.Getpid(), "run_1")
 	for _, c := range append(everything, struct{ method, path, body string }{"POST", "/v1/vault/unlock", initBody(passphrase)}) {
 		if status, body := s.do(c.method, c.path, proofOf(passphrase), c.body); status != 403 || code(body) != api.CodeAgentCaller {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
@@ -185,7 +185,7 @@ func TestAnAgentsDescendantIsRefusedEvenWithTheRightPassphrase(t *testing.T) {
 
 func TestACallerWhoCannotBeToldIsRefusedLikeAnAgent(t *testing.T) {
 	s := started(t)
-	s.Untold = errors.New("it is gone")
+	s.CannotTell(errors.New("it is gone"))
 	if status, body := s.do("GET", "/v1/approvals", proofOf(passphrase), ""); status != 403 || code(body) != api.CodeAgentCaller {
 		t.Errorf("%d %s", status, body)
 	}

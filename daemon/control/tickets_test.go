@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,12 +36,13 @@ func (s *stand) wantTicket(ticket string, want int, what api.Code) {
 }
 
 func TestATicketStandsForThePassphraseUntilItsTimeIsOver(t *testing.T) {
-	now := time.Now()
-	s := startedAt(t, func() time.Time { return now })
+	var later atomic.Int64
+	began := time.Now()
+	s := startedAt(t, func() time.Time { return began.Add(time.Duration(later.Load())) })
 	ticket := s.earn()
 	s.wantTicket(ticket, 200, "")
 	s.wantTicket(ticket, 200, "")
-	now = now.Add(time.Hour)
+	later.Store(int64(time.Hour))
 	s.wantTicket(ticket, 401, api.CodeTicketOver)
 }
 
@@ -82,8 +84,9 @@ func TestATicketThatIsGivenBackIsOver(t *testing.T) {
 }
 
 func TestTheOldestTicketMakesRoom(t *testing.T) {
-	now := time.Now()
-	s := startedAt(t, func() time.Time { now = now.Add(time.Millisecond); return now })
+	var ticks atomic.Int64
+	began := time.Now()
+	s := startedAt(t, func() time.Time { return began.Add(time.Duration(ticks.Add(1)) * time.Millisecond) })
 	first := s.earn()
 	second := s.earn()
 	for range 31 {

@@ -164,8 +164,9 @@ func (l *logind) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error)
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
+	fd := dbus.UnixFD(w.Fd())
 	l.holds <- hold{r, w}
-	return dbus.UnixFD(w.Fd()), nil
+	return fd, nil
 }
 
 func (l *logind) emit(path dbus.ObjectPath, name string, values ...any) {

@@ -271,9 +271,9 @@ func TestAnAgentDecidesNothingEvenWithTheRightPassphrase(t *testing.T) {
 	a.send("pay", "1")
 	card := s.nextCard()
 	proof := base64.StdEncoding.EncodeToString([]byte(rightPassphrase))
-	a.write("connect " + s.daemon.OperatorSocket())
 	for _, request := range []string{"GET /v1/approvals", "POST /v1/approvals/" + card.Card, "POST /v1/vault/lock", "GET /v1/status"} {
-		body := `{"answer":"session"}` // and the line break that write adds
+		a.write("connect " + s.daemon.OperatorSocket()) // anew: an agent is not kept on the line
+		body := `{"answer":"session"}`                  // and the line break that write adds
 		a.write(fmt.Sprintf("%s HTTP/1.1\nHost: spd\nAuthorization: Passphrase %s\nContent-Length: %d\n\n%s", request, proof, len(body)+1, body))
 		a.line(func(l string) bool { return strings.Contains(l, string(api.CodeAgentCaller)) })
 	}

@@ -33,8 +33,6 @@ type Daemon struct {
 	control.VaultParts
 	Server *control.Server
 	Lag    func(x execution.Execution) execution.Execution // optional, set before use: what List, which answers from what is durable, still says of x
-	Agents map[int]string                                  // pids that have an agent among their ancestors, and its run
-	Untold error                                           // why it cannot be told who asks
 
 	home   home.Home
 	now    func() time.Time
@@ -49,6 +47,8 @@ type Daemon struct {
 	upstreams  []*upstream
 	cardWatch  []chan control.CardChange
 	workWatch  []chan execution.Execution
+	agents     map[int]string // pids that have an agent among their ancestors, and its run
+	untold     error          // why it cannot be told who asks
 	quarantine bool
 	ttl        string   // the one setting
 	answers    []string // "CARD ANSWER REASON", in order
@@ -97,7 +97,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{home: h, now: now, Agents: map[int]string{}}
+	d := &Daemon{home: h, now: now, agents: map[int]string{}}
 	d.VaultParts = control.VaultParts{Vault: v, Closing: d.closing}
 	d.prover = &remembering{Prover: control.Passphrases(v)}
 	if d.peers, err = peer.New(peer.Config{}); err != nil {
@@ -509,10 +509,26 @@ func (d *Daemon) AcceptQuarantine(context.Context, string, string) error {
 	return nil
 }
 
+// Agent makes a process one that has an agent among its ancestors.
+func (d *Daemon) Agent(pid int, run string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.agents[pid] = run
+}
+
+// CannotTell makes every caller one that cannot be told.
+func (d *Daemon) CannotTell(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.untold = why
+}
+
 // AgentAmong implements control.Ancestry.
 func (d *Daemon) AgentAmong(p control.Peer) (string, bool, error) {
-	run, ok := d.Agents[p.PID]
-	return run, ok, d.Untold
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	run, ok := d.agents[p.PID]
+	return run, ok, d.untold
 }
 
 // Effect is a request with a credential.
