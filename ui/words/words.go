@@ -49,11 +49,9 @@ func Reload() error {
 		}
 		prefix, language, _ := strings.Cut(strings.TrimSuffix(f.Name(), ".json"), ".")
 		for _, name := range as[language] {
-			content := b
-			if name != language {
-				if content, err = everyForm(b); err != nil {
-					return fmt.Errorf("reading %s: %w", f.Name(), err)
-				}
+			content, err := everyForm(b)
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", f.Name(), err)
 			}
 			if err := lang.AddTranslations(fyne.NewStaticResource(prefix+"."+name+".json", content)); err != nil {
 				return fmt.Errorf("reading %s: %w", f.Name(), err)
@@ -63,7 +61,7 @@ func Reload() error {
 	return nil
 }
 
-// everyForm fills in the plural forms that another language asks for.
+// everyForm fills in the plural forms that a language asks for and a text does not tell apart, as Portuguese has one for millions.
 func everyForm(b []byte) ([]byte, error) {
 	var texts map[string]any
 	if err := json.Unmarshal(b, &texts); err != nil {
