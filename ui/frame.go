@@ -47,6 +47,7 @@ type Operator interface {
 	vaultview.Credentials
 	vaultview.Keeper
 	actions.Daemon
+	actions.Upstreams
 }
 
 // Watch is what the frame tells the watch; a *watch.Watch is one.

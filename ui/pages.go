@@ -38,7 +38,7 @@ func (f *Frame) makePages() (err error) {
 	}); err != nil {
 		return err
 	}
-	f.actions, err = actions.New(actions.Config{Daemon: c.Operator, Read: readContract, Context: c.Context})
+	f.actions, err = actions.New(actions.Config{Daemon: c.Operator, Upstreams: c.Operator, Read: readContract, Context: c.Context})
 	return err
 }
 

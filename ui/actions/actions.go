@@ -29,12 +29,16 @@ type Daemon interface {
 	RemoveAction(ctx context.Context, name string) error
 }
 
+var errNoUpstreams = errors.New("actions: Daemon is required")
+
 // Config is what a View is made of.
 type Config struct {
-	Daemon  Daemon                            // required
-	Read    func(path string) ([]byte, error) // required: reads a contract's file
-	Context context.Context                   // optional: ends with the window
-	Go      func(func())                      // optional: how work is started; a goroutine
+	Daemon Daemon                            // required
+	Read   func(path string) ([]byte, error) // required: reads a contract's file
+	// Upstreams are shown on a page beside the contracts. Optional: without it there is no such page.
+	Upstreams Upstreams
+	Context   context.Context // optional: ends with the window
+	Go        func(func())    // optional: how work is started; a goroutine
 }
 
 // View is the list of contracts and the one that is looked at.
@@ -50,6 +54,11 @@ type View struct {
 	sheet   *sheet
 	empty   fyne.CanvasObject
 	root    *fyne.Container
+
+	upstreams *UpstreamsView
+	whole     fyne.CanvasObject
+	pages     [2]*widget.Button
+	page      *fyne.Container
 }
 
 type sheet struct{ look.Sheet }
@@ -73,15 +82,56 @@ func New(cfg Config) (*View, error) {
 	}
 	v.empty = container.NewCenter(look.Wide(420, 0, look.Rows(2, look.Centered(look.ShapeInfo, look.Muted), look.Middle(look.Subheading(words.Say("actions.none"))), look.Middle(look.Quiet(words.Say("actions.none_means"))))))
 	v.root = container.NewStack(v.empty)
+	v.whole = v.root
+	if cfg.Upstreams != nil {
+		if err := v.addUpstreams(); err != nil {
+			return nil, err
+		}
+	}
 	v.ExtendBaseWidget(v)
 	return v, nil
 }
 
+// addUpstreams puts a page with the servers beside the contracts.
+func (v *View) addUpstreams() (err error) {
+	if v.upstreams, err = NewUpstreams(UpstreamsConfig{Daemon: v.cfg.Upstreams, Context: v.cfg.Context, Go: v.cfg.Go}); err != nil {
+		return err
+	}
+	v.page = container.NewStack()
+	v.pages = [2]*widget.Button{
+		widget.NewButton(words.Say("actions.contracts"), func() { v.turn(0) }), widget.NewButton(words.Say("actions.servers"), func() { v.turn(1) }),
+	}
+	v.turn(0)
+	bar := look.Ground(look.Inset(10, 6, look.Line([]fyne.CanvasObject{v.pages[0], v.pages[1]}, nil)))
+	v.whole = container.NewBorder(bar, nil, nil, nil, v.page)
+	return nil
+}
+
+// turn shows the contracts or the servers.
+func (v *View) turn(page int) {
+	for i, b := range v.pages {
+		b.Importance = widget.LowImportance
+		if i == page {
+			b.Importance = widget.MediumImportance
+		}
+		b.Refresh()
+	}
+	v.page.Objects = []fyne.CanvasObject{v.root}
+	if page == 1 {
+		v.page.Objects = []fyne.CanvasObject{v.upstreams}
+		v.upstreams.Load()
+	}
+	v.page.Refresh()
+}
+
 // CreateRenderer implements fyne.Widget.
-func (v *View) CreateRenderer() fyne.WidgetRenderer { return widget.NewSimpleRenderer(v.root) }
+func (v *View) CreateRenderer() fyne.WidgetRenderer { return widget.NewSimpleRenderer(v.whole) }
 
 // Load reads the contracts.
 func (v *View) Load() {
+	if v.upstreams != nil && v.page.Objects[0] == fyne.CanvasObject(v.upstreams) {
+		v.upstreams.Load()
+	}
 	var list []api.Action
 	v.work.Do(func(ctx context.Context) (err error) {
 		list, err = v.cfg.Daemon.Actions(ctx)
