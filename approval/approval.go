@@ -69,13 +69,58 @@ type Grant struct {
 	Used    bool      `json:"used"`
 }
 
-// Session is the person's authorization of one run. It lasts as long as the run and the daemon; a lock suspends it.
+// Scope says what a session covers of its run. The zero value is that of sessions from before there were scopes: the run as a whole.
+type Scope string
+
+// The scopes. None goes beyond the run: another process of the same program is asked about again.
+const (
+	ScopeRun       Scope = "run"       // whatever the run asks for, but for what is asked about at every use
+	ScopeAction    Scope = "action"    // one action, under the contract that the card showed
+	ScopeArguments Scope = "arguments" // one action with the arguments that the card showed, under that contract
+)
+
+// MaxFor bounds a session that ends by the clock.
+const MaxFor = 24 * time.Hour
+
+// Session is the person's authorization of one run. It lasts as long as the run and the daemon, or until its time is up; a lock suspends it.
 type Session struct {
 	Run   string    `json:"run"`
 	Actor string    `json:"actor"`
 	By    string    `json:"by"`
 	Card  string    `json:"card,omitempty"`
 	At    time.Time `json:"at"`
+
+	Scope   Scope     `json:"scope,omitempty"`
+	Subject Subject   `json:"subject,omitzero"` // with a scope narrower than the run
+	Until   time.Time `json:"until,omitzero"`   // zero: as long as the run lives
+}
+
+// Subject is what a session can be narrowed to.
+type Subject struct {
+	Tool           string `json:"tool"`
+	ContractDigest string `json:"contract_digest"`
+	Arguments      string `json:"arguments,omitempty"` // SHA-256 of the canonical arguments
+}
+
+// Whole reports whether the session is in force and covers its run as a whole.
+func (s Session) Whole(now time.Time) bool {
+	return (s.Scope == "" || s.Scope == ScopeRun) && (s.Until.IsZero() || now.Before(s.Until))
+}
+
+// Covers reports whether the session is in force and covers the subject.
+func (s Session) Covers(what Subject, now time.Time) bool {
+	if !s.Until.IsZero() && !now.Before(s.Until) {
+		return false
+	}
+	switch s.Scope {
+	case "", ScopeRun:
+		return true
+	case ScopeAction:
+		return s.Subject.Tool == what.Tool && s.Subject.ContractDigest == what.ContractDigest
+	case ScopeArguments:
+		return s.Subject == what
+	}
+	return false
 }
 
 // Decision is the person's answer to a card.
@@ -84,6 +129,11 @@ type Decision struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"` // with Deny: the agent reads it
 	At     time.Time `json:"at"`
+
+	// With ForRun: what the session covers, the run as a whole where it is empty, and for how long, while the run lives where it is 0.
+	Scope   Scope         `json:"scope,omitempty"`
+	For     time.Duration `json:"for,omitempty"`
+	Subject Subject       `json:"-"` // what the card is about; a narrower scope needs it
 }
 
 // Decide applies a decision to the card. It returns the grant, and the session where the answer makes one; both are nil for Deny and Recorded.
@@ -113,7 +163,27 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 	if c.Question == AskUse || c.Question == AskAgain {
 		return nil, nil, fmt.Errorf("answering card %s: its run has a session already, and this action is asked about each time; answer once or deny", c.ID)
 	}
-	return g, &Session{Run: c.Binding.Run, Actor: actor, By: d.By, Card: c.ID, At: d.At}, nil
+	s := &Session{Run: c.Binding.Run, Actor: actor, By: d.By, Card: c.ID, At: d.At}
+	switch d.Scope {
+	case "", ScopeRun:
+	case ScopeAction, ScopeArguments:
+		if d.Subject.Tool == "" || d.Subject.ContractDigest == "" || d.Scope == ScopeArguments && d.Subject.Arguments == "" {
+			return nil, nil, fmt.Errorf("answering card %s: it asks about its run as a whole, so a session cannot be narrower", c.ID)
+		}
+		s.Scope, s.Subject = d.Scope, d.Subject
+		if d.Scope == ScopeAction {
+			s.Subject.Arguments = ""
+		}
+	default:
+		return nil, nil, fmt.Errorf("answering card %s: %q is no scope; use run, action or arguments", c.ID, d.Scope)
+	}
+	if d.For != 0 {
+		if d.For < time.Minute || d.For > MaxFor {
+			return nil, nil, fmt.Errorf("answering card %s: a session lasts from one minute to %d hours, or as long as its run", c.ID, int(MaxFor.Hours()))
+		}
+		s.Until = d.At.Add(d.For)
+	}
+	return g, s, nil
 }
 
 // Use spends the grant for what is about to be sent.

@@ -80,3 +80,57 @@ func TestAnApprovalIsUsedOnceForWhatWasShownBeforeItExpires(t *testing.T) {
 		t.Error("using it changed the value that was used")
 	}
 }
+
+func TestASessionCoversItsScopeUntilItsTime(t *testing.T) {
+	subject := approval.Subject{Tool: "pay", ContractDigest: "sha256:01", Arguments: "sha256:02"}
+	decide := func(change func(*approval.Decision)) (*approval.Session, error) {
+		d := approval.Decision{Answer: approval.ForRun, By: "operator", At: at, Subject: subject}
+		change(&d)
+		_, s, err := card(approval.AskSession, "").Decide(d, "exe:/usr/bin/agent")
+		return s, err
+	}
+	others := []func(*approval.Subject){
+		func(s *approval.Subject) { s.Arguments = "sha256:03" },
+		func(s *approval.Subject) { s.ContractDigest = "sha256:04" },
+		func(s *approval.Subject) { s.Tool = "look" },
+	}
+	for scope, covered := range map[approval.Scope]int{"": 3, approval.ScopeRun: 3, approval.ScopeAction: 1, approval.ScopeArguments: 0} {
+		s, err := decide(func(d *approval.Decision) { d.Scope = scope })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.Covers(subject, at) || !s.Covers(subject, at.Add(1000*time.Hour)) || s.Whole(at) != (covered == 3) {
+			t.Errorf("scope %q does not cover what the card showed, or is whole: %v", scope, s.Whole(at))
+		}
+		n := 0
+		for _, other := range others {
+			what := subject
+			other(&what)
+			if s.Covers(what, at) {
+				n++
+			}
+		}
+		if n != covered {
+			t.Errorf("scope %q covers %d of 3 others, want %d", scope, n, covered)
+		}
+	}
+	s, err := decide(func(d *approval.Decision) { d.For = 15 * time.Minute })
+	if err != nil || !s.Covers(subject, at.Add(15*time.Minute-1)) || s.Covers(subject, at.Add(15*time.Minute)) || s.Whole(at.Add(15*time.Minute)) {
+		t.Errorf("15 minutes: %+v, %v", s, err)
+	}
+	if (approval.Session{Scope: "later"}).Covers(subject, at) {
+		t.Error("a scope that is not known covers something")
+	}
+	for name, change := range map[string]func(*approval.Decision){
+		"an unknown scope":      func(d *approval.Decision) { d.Scope = "host" },
+		"a negative time":       func(d *approval.Decision) { d.For = -time.Minute },
+		"less than a minute":    func(d *approval.Decision) { d.For = time.Second },
+		"more than a day":       func(d *approval.Decision) { d.For = approval.MaxFor + 1 },
+		"no subject":            func(d *approval.Decision) { d.Scope, d.Subject = approval.ScopeAction, approval.Subject{} },
+		"no arguments to match": func(d *approval.Decision) { d.Scope, d.Subject.Arguments = approval.ScopeArguments, "" },
+	} {
+		if s, err := decide(change); err == nil {
+			t.Errorf("%s made %+v", name, s)
+		}
+	}
+}

@@ -217,8 +217,10 @@ func (e CardEvent) MarshalJSON() ([]byte, error) {
 
 // CardAnswer answers a card.
 type CardAnswer struct {
-	Answer string `json:"answer"` // once, session, recorded, deny
-	Reason string `json:"reason,omitempty"`
+	Answer  string `json:"answer"` // once, session, recorded, deny
+	Reason  string `json:"reason,omitempty"`
+	Scope   string `json:"scope,omitempty"`   // with session: run (the default), action, arguments
+	Minutes int    `json:"minutes,omitempty"` // with session: it ends after so many; 0: with its run
 }
 
 // RecordEvent is one item of the activity stream. Marshalled, it is the record itself with one more field.
@@ -263,6 +265,9 @@ type Session struct {
 	Contains  string    `json:"contains,omitempty"`
 	Doubts    []string  `json:"doubts,omitempty"`
 	Changes   []string  `json:"changes,omitempty"`
+	Scope     string    `json:"scope"`               // run, action, arguments
+	Tool      string    `json:"tool,omitempty"`      // with a scope narrower than the run
+	Until     time.Time `json:"until,omitzero"`      // absent: as long as the run lives
 	Suspended bool      `json:"suspended,omitempty"` // the vault is locked
 	Calls     int       `json:"calls"`
 }

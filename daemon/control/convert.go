@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/base64"
 	"time"
 	"unicode"
@@ -191,5 +192,6 @@ func Session(v SessionView) api.Session {
 	return api.Session{
 		Run: v.Session.Run, Actor: v.Session.Actor, By: v.Session.By, Card: v.Session.Card, At: utc(v.Session.At), Agent: process(v.Peer.Agent),
 		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
+		Scope: cmp.Or(string(v.Session.Scope), string(approval.ScopeRun)), Tool: v.Session.Subject.Tool, Until: utc(v.Session.Until),
 	}
 }

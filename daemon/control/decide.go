@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"time"
 
 	"singlepass.dev/approval"
 	"singlepass.dev/daemon/api"
@@ -48,7 +49,18 @@ func (s *Server) answer(r request) (any, error) {
 	default:
 		return nil, api.Errorf(api.CodeUsage, "%q is no answer; use once, session, recorded or deny", in.Answer)
 	}
-	return nil, s.cfg.Approvals.Answer(r.Context(), r.PathValue("card"), approval.Decision{Answer: answer, By: r.by, Reason: in.Reason, At: s.cfg.Now()})
+	if answer != approval.ForRun && (in.Scope != "" || in.Minutes != 0) {
+		return nil, api.Errorf(api.CodeUsage, "only a session has a scope and minutes")
+	}
+	switch scope := approval.Scope(in.Scope); {
+	case scope != "" && scope != approval.ScopeRun && scope != approval.ScopeAction && scope != approval.ScopeArguments:
+		return nil, api.Errorf(api.CodeUsage, "%q is no scope of a session; use run, action or arguments", in.Scope)
+	case in.Minutes < 0 || time.Duration(in.Minutes) > approval.MaxFor/time.Minute:
+		return nil, api.Errorf(api.CodeUsage, "a session lasts from 1 to %d minutes, or as long as its run", approval.MaxFor/time.Minute)
+	}
+	return nil, s.cfg.Approvals.Answer(r.Context(), r.PathValue("card"), approval.Decision{
+		Answer: answer, By: r.by, Reason: in.Reason, At: s.cfg.Now(), Scope: approval.Scope(in.Scope), For: time.Duration(in.Minutes) * time.Minute,
+	})
 }
 
 func (s *Server) streamApprovals(r request, send func(any) error) error {

@@ -199,11 +199,11 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 		e.mu.Unlock()
 		return closedChannel, call.Answer{}
 	}
-	facts := policy.Facts{VaultLocked: e.locked, HasSession: q.run.session != nil, Quarantined: e.quarant}
 	var rd reading
 	if len(q.readings) > 0 {
 		rd = q.readings[0]
 	}
+	facts := policy.Facts{VaultLocked: e.locked, HasSession: e.mayActLocked(q, rd), Quarantined: e.quarant}
 	var found *earlier
 	if !facts.VaultLocked && rd.err != nil && isLocked(rd.err) {
 		if q.again++; q.again < 3 {
@@ -367,6 +367,7 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 		e.mu.Unlock()
 		return refusal(api.CodeInternal, "the call could not be recorded, so nothing was sent", "run spctl doctor", nil)
 	}
+	l.bySession = direct
 	e.addLiveLocked(l)
 	e.counts[q.run.id]++
 	l.weight = weight(rd)

@@ -184,6 +184,9 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 	if d.Answer != approval.Deny && c.run.check() != nil {
 		return fmt.Errorf("answering card %q: %w: the process that asked has ended", id, ErrNoCard)
 	}
+	if c.l != nil {
+		d.Subject = c.l.subject()
+	}
 	grant, session, err := c.Decide(d, c.run.identity.Actor)
 	switch {
 	case errors.Is(err, approval.ErrExpired):

@@ -39,7 +39,10 @@ func (e *Engine) proceedLocked(l *live) {
 			return
 		}
 		l.grant = &spent
-	} else if l.perUse || r.session == nil {
+	} else if l.perUse || !e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args) {
+		if l.bySession && r.id == l.x.Run {
+			e.endLocked(l, execution.KindExpired, api.CodeExpired, "the session that let it through is over")
+		}
 		return
 	}
 	e.sendLocked(l)

@@ -214,26 +214,27 @@ type live struct {
 	over       bool // it was ended, and the journal does not say so yet
 	owed       bool // recovery found it, and the journal does not say yet what became of it
 
-	action  *boundAction
-	effect  effect.Effect
-	args    []byte // canonical arguments, for the card
-	result  []byte // the CallToolResult, once observed
-	perUse  bool
-	grant   *approval.Grant
-	card    *card
-	counted bool // takes one of its run's places
-	weight  int  // and so many of its bytes
-	waiters map[*waiter]struct{}
-	away    map[string]bool // runs whose callers were answered "pending" and count as attached
-	readers int             // execution_wait calls; they read, and are no reason to dispatch
-	busy    bool            // an attempt or a commit is under way: not answerable
-	held    *channel.Outcome
-	holds   int // how often an outcome had to be held
-	changed chan struct{}
-	sends   int // attempts that provably sent nothing, for the call that asked last
-	parked  bool
-	instead string   // the execution whose result the person chose to hand out
-	inquiry *inquiry // the asking what became of it; nil when nobody ever asked
+	action    *boundAction
+	effect    effect.Effect
+	args      []byte // canonical arguments, for the card
+	result    []byte // the CallToolResult, once observed
+	perUse    bool
+	bySession bool // a session let it through, and it goes on only under one
+	grant     *approval.Grant
+	card      *card
+	counted   bool // takes one of its run's places
+	weight    int  // and so many of its bytes
+	waiters   map[*waiter]struct{}
+	away      map[string]bool // runs whose callers were answered "pending" and count as attached
+	readers   int             // execution_wait calls; they read, and are no reason to dispatch
+	busy      bool            // an attempt or a commit is under way: not answerable
+	held      *channel.Outcome
+	holds     int // how often an outcome had to be held
+	changed   chan struct{}
+	sends     int // attempts that provably sent nothing, for the call that asked last
+	parked    bool
+	instead   string   // the execution whose result the person chose to hand out
+	inquiry   *inquiry // the asking what became of it; nil when nobody ever asked
 }
 
 type pendingCommit struct {

@@ -101,7 +101,7 @@ func (e *Engine) genericReadings(q *request) []reading {
 func (e *Engine) nameThem(q *request, allowed []vault.Credential) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if q.run == nil || q.run.session == nil {
+	if q.run == nil || !e.wholeLocked(q.run) {
 		return "name one of them as credential; a process that the person has allowed to act is told their names"
 	}
 	text := "send credential as one of"

@@ -196,9 +196,7 @@ func (e *Engine) Counts() Counts {
 func (e *Engine) countsLocked() Counts {
 	c := Counts{Cards: len(e.cards), Actions: len(e.actions.Load().current), Down: e.down, Quarant: e.quarant, Locked: e.locked}
 	for _, r := range e.runs {
-		if r.session != nil {
-			c.Sessions++
-		}
+		c.Sessions += len(r.sessions)
 	}
 	return c
 }

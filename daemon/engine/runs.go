@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,7 +19,7 @@ import (
 type run struct {
 	id       string
 	identity *peer.Identity
-	session  *approval.Session
+	sessions []approval.Session // those in force, oldest first; nothing removes one but its end
 	first    time.Time
 	last     time.Time
 	calls    int
@@ -56,6 +58,8 @@ type RunEvent struct {
 	By       string         `json:"by,omitempty"`
 	Card     string         `json:"card,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
+
+	Session *approval.Session `json:"session,omitempty"` // session_authorized
 }
 
 // noteLocked appends an event that is no execution's. Nobody waits for it.
@@ -112,7 +116,7 @@ func (e *Engine) runEnded(r *run) {
 		return
 	}
 	r.ended = true
-	e.endSessionLocked(r, "the process has ended")
+	e.endSessionsLocked(r, "the process has ended", every)
 	e.endRunsExecutionsLocked(r, execution.KindExpired, api.CodeRunEnded, "the process that asked has ended")
 	e.noteLocked(RunEvent{Kind: "run_ended", Run: r.id, Actor: r.identity.Actor}, true)
 	delete(e.runs, r.id)
@@ -142,7 +146,7 @@ func (e *Engine) liveOf(pass func(*live) bool) []*live {
 
 // compareLocked says in the run's identity how its program stands to what it was in its last session. The vault is open whenever a person is asked.
 func (e *Engine) compareLocked(r *run) {
-	if e.cfg.Programs == nil || r.judged || r.session != nil {
+	if e.cfg.Programs == nil || r.judged || len(r.sessions) > 0 {
 		return
 	}
 	known, err := e.cfg.Programs.Known(r.identity.Actor)
@@ -173,17 +177,25 @@ func (e *Engine) rememberLocked(r *run, at time.Time) {
 
 // openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
-	r.session, r.refusal, r.revoked = s, nil, false
+	r.sessions, r.refusal, r.revoked = append(r.sessions, *s), nil, false
+	whole := s.Whole(e.cfg.Now())
 	e.rememberLocked(r, s.At)
-	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card}, true)
-	if r.asking != nil && r.asking.ID != s.Card {
+	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Session: s}, true)
+	if !s.Until.IsZero() {
+		card := s.Card
+		e.cfg.After(s.Until.Sub(e.cfg.Now()), func() { e.sessionLapsed(r, card) })
+	}
+	if whole && r.asking != nil && r.asking.ID != s.Card {
 		e.closeCardLocked(r.asking, "session", s.By)
 	}
-	for _, l := range e.liveOf(func(l *live) bool { return l.x.Run == r.id && l.card != nil && l.card.ID != s.Card }) {
+	for _, l := range e.liveOf(func(l *live) bool {
+		return l.x.Run == r.id && l.card != nil && l.card.ID != s.Card && s.Covers(l.subject(), e.cfg.Now())
+	}) {
 		switch {
 		case l.card.Question == approval.AskSession && l.card.Earlier == "":
 			e.closeCardLocked(l.card, "session", s.By)
 			if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAuthorized, ID: l.x.ID, By: "session"}}); err == nil {
+				l.bySession = true
 				e.proceedLocked(l)
 			}
 			l.wakeLocked()
@@ -198,32 +210,108 @@ func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	}
 }
 
-func (e *Engine) endSessionLocked(r *run, reason string) {
-	if r.session == nil {
-		return
-	}
-	r.session = nil
-	e.noteLocked(RunEvent{Kind: "session_ended", Run: r.id, Actor: r.identity.Actor, Reason: reason}, true)
+// subject is what a narrow session would have to cover for the execution.
+func (l *live) subject() approval.Subject {
+	return subjectOf(l.x.Tool, l.x.ContractDigest, l.args)
 }
 
-// RevokeSession ends a run's session at once. What was not sent is withdrawn.
+func subjectOf(tool, contract string, arguments []byte) approval.Subject {
+	s := approval.Subject{Tool: tool, ContractDigest: contract}
+	if arguments != nil {
+		sum := sha256.Sum256(arguments)
+		s.Arguments = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return s
+}
+
+// wholeLocked reports whether the person let the run act as a whole.
+func (e *Engine) wholeLocked(r *run) bool {
+	return slices.ContainsFunc(r.sessions, func(s approval.Session) bool { return s.Whole(e.cfg.Now()) })
+}
+
+// mayActLocked reports whether the person let the run do what the call asks for.
+func (e *Engine) mayActLocked(q *request, rd reading) bool {
+	if rd.action == nil || rd.err != nil {
+		return e.wholeLocked(q.run)
+	}
+	return e.coveredLocked(q.run, q.Tool, rd.action.digest, rd.prepared.Arguments)
+}
+
+// coveredLocked reports whether the person let the run do this.
+func (e *Engine) coveredLocked(r *run, tool, contract string, arguments []byte) bool {
+	if len(r.sessions) == 0 {
+		return false
+	}
+	now := e.cfg.Now()
+	if slices.ContainsFunc(r.sessions, func(s approval.Session) bool { return s.Whole(now) }) {
+		return true // what most runs have, without a digest
+	}
+	what := subjectOf(tool, contract, arguments)
+	return slices.ContainsFunc(r.sessions, func(s approval.Session) bool { return s.Covers(what, now) })
+}
+
+// endSessionsLocked ends the sessions that pass, and reports how many.
+func (e *Engine) endSessionsLocked(r *run, reason string, pass func(approval.Session) bool) (ended int) {
+	r.sessions = slices.DeleteFunc(r.sessions, func(s approval.Session) bool {
+		if !pass(s) {
+			return false
+		}
+		ended++
+		e.noteLocked(RunEvent{Kind: "session_ended", Run: r.id, Actor: r.identity.Actor, Card: s.Card, Reason: reason}, true)
+		return true
+	})
+	return ended
+}
+
+func every(approval.Session) bool { return true }
+
+// sessionLapsed ends a session whose time is up. What it let through and was not sent is asked about again when it is called again.
+func (e *Engine) sessionLapsed(r *run, card string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.endSessionsLocked(r, "its time is up", func(s approval.Session) bool { return s.Card == card }) == 0 {
+		return
+	}
+	for _, l := range e.liveOf(func(l *live) bool {
+		return l.x.Run == r.id && l.bySession && l.x.State == execution.Authorized && !l.busy
+	}) {
+		e.proceedLocked(l)
+	}
+}
+
+// RevokeSession ends the sessions of a run at once, or the one that a card gave. What was not sent and has none any more is withdrawn.
 func (e *Engine) RevokeSession(id, by string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.runs[id]
-	if r == nil || r.session == nil {
+	r, pass := e.runs[id], every
+	if r == nil {
+		pass = func(s approval.Session) bool { return s.Card == id }
+		for _, other := range e.runs {
+			if slices.ContainsFunc(other.sessions, pass) {
+				r = other
+			}
+		}
+	}
+	if r == nil || e.endSessionsLocked(r, "revoked by "+by, pass) == 0 {
 		return fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
 	}
-	r.revoked = true
-	e.endSessionLocked(r, "revoked by "+by)
-	e.endRunsExecutionsLocked(r, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
+	r.revoked = len(r.sessions) == 0
+	if r.revoked {
+		e.endRunsExecutionsLocked(r, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
+		return nil
+	}
+	for _, l := range e.liveOf(func(l *live) bool {
+		return l.x.Run == r.id && l.bySession && !e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args)
+	}) {
+		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
+	}
 	return nil
 }
 
 // RunView is a run as the person sees it.
 type RunView struct {
 	Identity peer.Identity
-	Session  *approval.Session
+	Sessions []approval.Session
 	First    time.Time
 	Last     time.Time
 	Calls    int
@@ -238,10 +326,7 @@ func (e *Engine) Runs() []RunView {
 	out := make([]RunView, 0, len(e.runs))
 	for _, r := range e.runs {
 		v := RunView{Identity: *r.identity, First: r.first, Last: r.last, Calls: r.calls, Waiting: e.counts[r.id], Online: r.conns > 0}
-		if r.session != nil {
-			s := *r.session
-			v.Session = &s
-		}
+		v.Sessions = slices.Clone(r.sessions)
 		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b RunView) int { return b.Last.Compare(a.Last) })

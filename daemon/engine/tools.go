@@ -81,12 +81,12 @@ func (e *Engine) callOwn(ctx context.Context, t *ownTool, c call.Call) call.Answ
 	return t.run(e, ctx, q, in)
 }
 
-// mayReadLocked says whether a run may see an execution: its own, and its actor's keyed and durable ones once it has a session.
-func mayReadLocked(r *run, x execution.Execution) bool {
+// mayReadLocked says whether a run may see an execution: its own, and its actor's keyed and durable ones once it has a session for all that it asks for.
+func (e *Engine) mayReadLocked(r *run, x execution.Execution) bool {
 	if x.Run == r.id {
 		return true
 	}
-	return x.Actor == r.identity.Actor && r.session != nil && !strings.HasPrefix(x.Scope, "run:")
+	return x.Actor == r.identity.Actor && e.wholeLocked(r) && !strings.HasPrefix(x.Scope, "run:")
 }
 
 // findLocked finds the execution that an own tool asks about. What the run may not see does not exist for it.
@@ -107,7 +107,7 @@ func (e *Engine) findLocked(q *request, in ownInput) (execution.Execution, *call
 			found, ok = x, there
 		}
 	}
-	if ok && mayReadLocked(q.run, found) {
+	if ok && e.mayReadLocked(q.run, found) {
 		return found, nil
 	}
 	a := refusal(api.CodeNotFound, "there is no such execution that this process may see", "list your own with executions_recent", nil)
@@ -253,7 +253,7 @@ func (e *Engine) toolRecent(_ context.Context, q *request, _ ownInput) call.Answ
 	seen := map[string]bool{}
 	var list []execution.Execution
 	for _, l := range e.live {
-		if mayReadLocked(q.run, l.x) {
+		if e.mayReadLocked(q.run, l.x) {
 			list, seen[l.x.ID] = append(list, l.toldLocked()), true
 		}
 	}
@@ -263,7 +263,7 @@ func (e *Engine) toolRecent(_ context.Context, q *request, _ ownInput) call.Answ
 		return refusal(api.CodeInternal, "the records could not be read", "call again later", nil)
 	}
 	for _, x := range old {
-		if !seen[x.ID] && mayReadLocked(q.run, x) {
+		if !seen[x.ID] && e.mayReadLocked(q.run, x) {
 			list = append(list, x)
 		}
 	}

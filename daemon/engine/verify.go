@@ -329,7 +329,7 @@ func (e *Engine) maySendAgainLocked(l *live) bool {
 		return false
 	}
 	r := e.actingRunLocked(l)
-	return r != nil && !r.revoked
+	return r != nil && !r.revoked && (!l.bySession || e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args))
 }
 
 // durableLocked waits for a commit, with the execution busy, and takes it back where the journal fails. It unlocks meanwhile.

@@ -395,8 +395,8 @@ func (o *operatorSide) Sessions() []control.SessionView {
 	locked := o.s.vault.Status() != vault.Unlocked
 	var out []control.SessionView
 	for _, r := range o.s.engine.Runs() {
-		if r.Session != nil {
-			out = append(out, control.SessionView{Session: *r.Session, Peer: r.Identity, Suspended: locked, Calls: r.Calls})
+		for _, session := range r.Sessions {
+			out = append(out, control.SessionView{Session: session, Peer: r.Identity, Suspended: locked, Calls: r.Calls})
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,8 @@ the waiting ones, then "added", "changed", "answered" and "void".`,
 	approvals.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show what changes")
 
 	var once, session, recorded bool
+	var only string
+	var lasts time.Duration
 	approve := &cobra.Command{
 		Use: "approve [CARD]", Short: "say yes to a card", GroupID: "decide", Args: cobra.MaximumNArgs(1), ValidArgsFunction: noFiles,
 		Long: `Says yes. Without --once, --session or --recorded the card is shown first and the answer is asked for at the terminal;
@@ -31,12 +34,18 @@ without CARD as well, the only card that waits is taken.
 
   --once      this execution, and nothing else
   --session   this execution, and a session for the process that asked, for as long as it lives
+              --for 15m   ends it after that time
+              --only action     for this action alone; --only arguments: for this action with these arguments alone
   --recorded  for a repeat of something already done: hand out the recorded result, and send nothing`,
-		RunE: func(c *cobra.Command, args []string) error { return a.approve(c, args, once, session, recorded) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.approve(c, args, once, session, recorded, narrowed{only, lasts})
+		},
 	}
 	approve.Flags().BoolVar(&once, "once", false, "this execution only")
 	approve.Flags().BoolVar(&session, "session", false, "and a session for its run")
 	approve.Flags().BoolVar(&recorded, "recorded", false, "hand out the recorded result of the earlier execution")
+	approve.Flags().StringVar(&only, "only", "", "with --session: `action` or arguments")
+	approve.Flags().DurationVar(&lasts, "for", 0, "with --session: end it after this time")
 	approve.MarkFlagsMutuallyExclusive("once", "session", "recorded")
 
 	var reason string
@@ -61,7 +70,7 @@ without CARD as well, the only card that waits is taken.
 		RunE: func(c *cobra.Command, _ []string) error { return a.sessions(c) },
 	})
 	revoke := &cobra.Command{
-		Use: "revoke RUN", Short: "end a session; what was not sent yet is withdrawn", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		Use: "revoke RUN|CARD", Short: "end the sessions of a process, or the one that a card gave; what was not sent yet is withdrawn", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := a.ask()
 			if err != nil {
@@ -190,7 +199,7 @@ func (a *app) printCard(card api.Card) {
 	fmt.Fprintln(a.out)
 }
 
-func (a *app) approve(c *cobra.Command, args []string, once, session, recorded bool) error {
+func (a *app) approve(c *cobra.Command, args []string, once, session, recorded bool, narrow narrowed) error {
 	o, err := a.ask()
 	if err != nil {
 		return err
@@ -218,10 +227,34 @@ func (a *app) approve(c *cobra.Command, args []string, once, session, recorded b
 			return err
 		}
 	}
-	if err := o.Answer(c.Context(), id, api.CardAnswer{Answer: answer}); err != nil {
+	in := api.CardAnswer{Answer: answer}
+	if err := narrow.into(&in); err != nil {
+		return err
+	}
+	if err := o.Answer(c.Context(), id, in); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "answered %s: %s\n", oneLine(id), answer)
+	return nil
+}
+
+// narrowed is what a session is narrowed to.
+type narrowed struct {
+	only  string
+	lasts time.Duration
+}
+
+func (n narrowed) into(in *api.CardAnswer) error {
+	if n == (narrowed{}) {
+		return nil
+	}
+	if in.Answer != "session" {
+		return usage("--only and --for narrow a session; they go with --session")
+	}
+	if n.lasts%time.Minute != 0 || n.lasts < 0 {
+		return usage("--for takes whole minutes, such as 15m or 2h")
+	}
+	in.Scope, in.Minutes = n.only, int(n.lasts/time.Minute)
 	return nil
 }
 
@@ -285,13 +318,28 @@ func (a *app) sessions(c *cobra.Command) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tACTOR\tPID\tSINCE\tCALLS\t")
+	fmt.Fprintln(w, "RUN\tACTOR\tPID\tSINCE\tCALLS\tCOVERS")
 	for _, s := range list {
-		state := ""
+		state := sessionCovers(s)
 		if s.Suspended {
-			state = "suspended: the vault is locked"
+			state += "; suspended: the vault is locked"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\n", oneLine(s.Run), cut(s.Actor, 60), s.Agent.PID, local(s.At), s.Calls, state)
 	}
 	return w.Flush()
+}
+
+// sessionCovers says in words what a session is for.
+func sessionCovers(s api.Session) string {
+	text := "all that it asks for"
+	switch s.Scope {
+	case "action":
+		text = oneLine(s.Tool)
+	case "arguments":
+		text = oneLine(s.Tool) + " with the arguments of " + oneLine(s.Card)
+	}
+	if !s.Until.IsZero() {
+		text += ", until " + local(s.Until)
+	}
+	return text
 }
