@@ -237,7 +237,7 @@ func TestWhatAnUpstreamAsksOfPersonAndModelIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamsBigNumbersReachTheAgentDigitByDigit(t *testing.T) {
+func TestAnUpstreamsBigNumbersAndProgressReachTheAgent(t *testing.T) {
 	s := newStand(t, option{})
 	s.agreeable()
 	odd(t, s)
@@ -268,13 +268,19 @@ func TestAnUpstreamsBigNumbersReachTheAgentDigitByDigit(t *testing.T) {
 	answer("1")
 	say(0, "notifications/initialized", map[string]any{})
 	for _, id := range []string{"2", "3"} { // the second time from the journal: the intent key asks for it
-		say(int(id[0]-'0'), "tools/call", map[string]any{"name": "odd.big", "arguments": map[string]any{"intent_key": "k"}})
+		say(int(id[0]-'0'), "tools/call", map[string]any{"name": "odd.big", "arguments": map[string]any{"intent_key": "k"}, "_meta": map[string]any{"progressToken": "token-" + id}})
 		got := answer(id)
 		for _, part := range []string{`"type":"hologram","data":12345678901234567890123`, `"structuredContent":{"n":12345678901234567890123}`, `"x.example/a":12345678901234567890123`} {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s is not in %s", part, got)
 			}
 		}
+	}
+	// Progress came before the answer that it is about, and only to the call that waited for it.
+	from := 0
+	l, err := p.scan("progress", &from, func(l line) bool { return strings.Contains(l.raw, "notifications/progress") })
+	if err != nil || !strings.Contains(l.raw, `"progressToken":"token-2","progress":1,"total":2,"message":"half"`) {
+		t.Errorf("progress is %s (%v)", l.raw, err)
 	}
 }
 

@@ -24,6 +24,9 @@ server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
   appendFileSync(ledger, `${params.name}\n`);
   switch (params.name) {
     case 'big':
+      if (params._meta?.progressToken !== undefined) {
+        await extra.sendNotification({ method: 'notifications/progress', params: { progressToken: params._meta.progressToken, progress: 1, total: 2, message: 'half' } });
+      }
       return { content: [{ type: 'text', text: '@@BIG@@' }], structuredContent: { n: '@@BIG@@' }, _meta: { 'x.example/a': '@@BIG@@' } };
     case 'ask': {
       const asked = [];
