@@ -19,9 +19,13 @@ func (e *Engine) SetCredentials(all []vault.Credential) {
 	defer e.mu.Unlock()
 	old := e.actions.Load()
 	set := *old
+	set.credentials = slices.SortedFunc(slices.Values(all), func(a, b vault.Credential) int { return cmp.Compare(a.Name, b.Name) })
+	if set.offersGeneric() == old.offersGeneric() { // agents are told of a list that changed, and of nothing else about credentials
+		e.actions.Store(&set)
+		return
+	}
 	set.version++
 	set.changed = make(chan struct{})
-	set.credentials = slices.SortedFunc(slices.Values(all), func(a, b vault.Credential) int { return cmp.Compare(a.Name, b.Name) })
 	set.listTools()
 	e.actions.Store(&set)
 	close(old.changed)

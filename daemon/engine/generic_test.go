@@ -63,6 +63,14 @@ func TestGenericRequestsAreThereForWhoeverTheOwnerAllowsThem(t *testing.T) {
 	if !offers(r) {
 		t.Error("the tool is not listed")
 	}
+	changed = r.ToolsChanged()
+	r.allow(genericReads)
+	r.allow(generic)
+	select {
+	case <-changed:
+		t.Error("agents are told of a change of a credential that changes no tool")
+	default:
+	}
 	done := r.begin(background, a, "http_request", post)
 	c := r.card()
 	if c.Card.Question != approval.AskUse || c.Effect.HTTP.URL != "https://api.example.com/v1/things?x=1" || string(c.Effect.HTTP.Body) != `{"a":1,"b":2}` ||
