@@ -76,6 +76,9 @@ func run() int {
 	if names := os.Getenv(droppedVariables); names != "" {
 		log.Warn("the environment would have changed how spd works; it was started again without these", "dropped", names)
 	}
+	if _, sealed := harden.GroupOf("/proc/self/exe"); sealed && !group.Sealed() {
+		log.Warn("spd was installed with a group of its own and was started without it (NoNewPrivileges=, or a file system mounted nosuid): spctl will not trust it")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	err = serve(ctx, *dir, *web, group, log)

@@ -78,7 +78,8 @@ func checkServer(c net.Conn, daemon string) error {
 	if gid, sealed := harden.GroupOf(daemon); sealed {
 		// Only the installed spd can have made a socket under its group. Nothing else has to be seen of the process, and nothing else would say as much.
 		if int(cred.Gid) != gid {
-			return stranger("the process behind the operator's socket (pid %d) is not the installed %s: it does not have its group %d", cred.Pid, daemon, gid)
+			return stranger("the process behind the operator's socket (pid %d) is not the installed %s: it does not have its group %d", cred.Pid, daemon, gid).
+				WithHint("nothing was sent. Find out what listens there (ss -xlp). Is it spd, then it was started with NoNewPrivileges=, from a file system mounted nosuid, or by a tracer: start it without")
 		}
 		return nil
 	}

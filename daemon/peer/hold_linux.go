@@ -22,7 +22,7 @@ type Held struct {
 }
 
 // Hold binds to the process that has this pid and start time. A process that closed itself to others keeps its executable from us too; it is then known by being closed, which an
-// exec ends (execve(2)).
+// exec ends (execve(2)), unless the new program closes itself in turn before it is looked at.
 func (id *Identifier) Hold(pid int, start uint64) (*Held, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

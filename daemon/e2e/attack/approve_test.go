@@ -15,8 +15,7 @@ import (
 	"testing"
 
 	"singlepass.dev/daemon/api"
-	"singlepass.dev/daemon/client"
-	"singlepass.dev/vault/secret"
+	"singlepass.dev/daemon/harden"
 )
 
 func init() {
@@ -75,15 +74,13 @@ func actAsOperator(args []string) error {
 
 // actAsTray is a program of the person's that stays: it earns a ticket, shows it, as no program of ours would, and uses it whenever it is told to.
 func actAsTray([]string) error {
-	spd := filepath.Join(os.Getenv("ATTACK_BIN"), "spd")
-	o := &client.Operator{Socket: filepath.Join(os.Getenv("SINGLEPASS_HOME"), "run/operator.sock"), Daemon: spd}
+	if err := harden.Close(); err != nil { // as the tray does: the daemon cannot see its executable
+		return err
+	}
 	status, body, err := request("POST", "/v1/ticket", byPassphrase(), "")
 	var ticket api.Ticket
 	if err := errors.Join(err, json.Unmarshal([]byte(body), &ticket)); err != nil || status != 200 {
 		return fmt.Errorf("earning a ticket: %d %s %w", status, body, err)
-	}
-	o.Tickets, o.Proof = true, func(context.Context) (string, *secret.Bytes, error) {
-		return "", nil, errors.New("the person was asked again")
 	}
 	text := base64.StdEncoding.EncodeToString(ticket.Ticket)
 	fmt.Println("ticket", text)
