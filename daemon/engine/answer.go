@@ -124,7 +124,7 @@ type pendingCall struct {
 
 // pendingLocked is the honest answer for a call that has no outcome (yet). It is no error: a model that sees an invented failure tries again.
 func (e *Engine) pendingLocked(l *live) call.Answer {
-	return pendingAnswer(l.x, e.hopeLocked(l))
+	return pendingAnswer(l.x, e.hopeLocked(l.x))
 }
 
 // hope says what can still become of an outcome that is not known.
@@ -135,18 +135,42 @@ const (
 	hopeRepeat hope = "repeat" // calling again sends it again, under the same key
 	hopeAsking hope = "asking" // the target is being asked
 	hopeAsked  hope = "asked"  // it was asked, and a call has it asked again
+	hopeUnlock hope = "unlock" // it can be asked once the vault is open
 )
 
-func (e *Engine) hopeLocked(l *live) hope {
+func (e *Engine) hopeLocked(x execution.Execution) hope {
+	l := e.live[x.ID]
 	switch {
-	case e.mayRepeatLocked(l) == nil:
+	case x.State != execution.Unknown:
+		return ""
+	case e.mayRepeatLocked(&live{x: x}) == nil:
 		return hopeRepeat
-	case l.inquiry != nil && l.inquiry.active():
+	case l != nil && l.inquiry != nil && l.inquiry.active():
 		return hopeAsking
-	case l.x.Class == execution.StatusQuery && e.contractLocked(l.x) != nil:
+	case x.Class == execution.StatusQuery && e.locked:
+		return hopeUnlock
+	case x.Class == execution.StatusQuery && e.contractLocked(x) != nil:
 		return hopeAsked
 	}
 	return hopePerson
+}
+
+// next says what an agent can do about an outcome that is not known.
+func (h hope) next() string {
+	const notInAnotherWay = " Do not make the same change in another way"
+	switch h {
+	case hopeRepeat:
+		return "it was sent, and whether the target acted is not known. Call again with the same arguments: it is then sent again as the same execution with the same idempotency key, so that the target acts once"
+	case hopeAsking:
+		return "it was sent, and the answer was lost. The target is being asked what became of it: wait with execution_wait, or call again with the same arguments. It is sent once more only " +
+			"if the target did nothing." + notInAnotherWay
+	case hopeAsked:
+		return "it was sent, and the answer was lost. The target was asked what became of it, and that could not be told. Call again later with the same arguments: it is asked again, and it is " +
+			"sent once more only if the target did nothing. Or the person settles it." + notInAnotherWay
+	case hopeUnlock:
+		return "it was sent, and the answer was lost. The target can be asked what became of it once the person has unlocked Singlepass; ask for that, and then for execution_status." + notInAnotherWay
+	}
+	return "it was sent, and whether the target acted is not known. It is never sent again by itself; the person has to settle it. Do not make the same change in another way. Ask execution_status for news"
 }
 
 func pendingAnswer(x execution.Execution, h hope) call.Answer {
@@ -157,17 +181,7 @@ func pendingAnswer(x execution.Execution, h hope) call.Answer {
 		p.Next = "wait with execution_wait, or call again with the same arguments: it attaches to this execution and is not asked about twice"
 	case execution.Unknown:
 		p.WaitingFor = "verification"
-		p.Next = "it was sent, and whether the target acted is not known. It is never sent again by itself; the person has to settle it. Do not make the same change in another way. Ask execution_status for news"
-		switch h {
-		case hopeAsking:
-			p.Next = "it was sent, and the answer was lost. The target is being asked what became of it: wait with execution_wait, or call again with the same arguments. It is sent once more only " +
-				"if the target did nothing. Do not make the same change in another way"
-		case hopeAsked:
-			p.Next = "it was sent, and the answer was lost. The target was asked what became of it, and that could not be told. Call again later with the same arguments: it is asked again, and it is " +
-				"sent once more only if the target did nothing. Or the person settles it. Do not make the same change in another way"
-		case hopeRepeat:
-			p.Next = "it was sent, and whether the target acted is not known. Call again with the same arguments: it is then sent again as the same execution with the same idempotency key, so that the target acts once"
-		}
+		p.Next = h.next()
 	default:
 		p.WaitingFor = "target"
 		p.Next = "it is under way. Wait with execution_wait, or call again with the same arguments: it attaches to this execution and nothing is sent twice"
@@ -182,7 +196,7 @@ func (e *Engine) answerLocked(q *request, l *live, w *waiter, attached bool) cal
 	delete(l.waiters, w)
 	instead := l.instead
 	result := l.result
-	h := e.hopeLocked(l)
+	h := e.hopeLocked(x)
 	e.retireLocked(l)
 	e.mu.Unlock()
 	switch {

@@ -143,7 +143,7 @@ type lastCheck struct {
 	Reason  string            `json:"reason,omitempty"`
 }
 
-func recordFor(x execution.Execution) agentRecord {
+func recordFor(x execution.Execution, h hope) agentRecord {
 	r := agentRecord{
 		ID: x.ID, Tool: x.Tool, State: x.State, Outcome: x.Outcome, TargetStatus: x.TargetStatus, AcceptedAt: x.AcceptedAt.UTC(),
 		DispatchedAt: x.DispatchedAt.UTC(), CompletedAt: x.CompletedAt.UTC(), Reason: x.Reason,
@@ -154,10 +154,8 @@ func recordFor(x execution.Execution) agentRecord {
 	switch {
 	case x.State.Completed():
 		r.Next = "execution_wait returns its result"
-	case x.State == execution.Unknown && x.Class == execution.StatusQuery:
-		r.Next = "it was sent, and the answer was lost; the target is asked what became of it: wait with execution_wait, or call again with the same arguments, which has it asked at once"
 	case x.State == execution.Unknown:
-		r.Next = "it was sent, and whether the target acted is not known; the person has to settle it, or call again with the same arguments where the tool's description allows it"
+		r.Next = h.next()
 	case x.State.Open():
 		r.Next = "wait with execution_wait"
 	default:
@@ -169,11 +167,12 @@ func recordFor(x execution.Execution) agentRecord {
 func (e *Engine) toolStatus(_ context.Context, q *request, in ownInput) call.Answer {
 	e.mu.Lock()
 	x, refused := e.findLocked(q, in)
+	h := e.hopeLocked(x)
 	e.mu.Unlock()
 	if refused != nil {
 		return *refused
 	}
-	return ownAnswer(x, recordFor(x))
+	return ownAnswer(x, recordFor(x, h))
 }
 
 func ownAnswer(x execution.Execution, v any) call.Answer {
@@ -207,7 +206,7 @@ func (e *Engine) toolWait(ctx context.Context, q *request, in ownInput) call.Ans
 		if e.answerableLocked(l) && (l.x.State != execution.Unknown || over) {
 			l.readers--
 			if !l.x.State.Completed() {
-				x, h := l.x, e.hopeLocked(l)
+				x, h := l.x, e.hopeLocked(l.x)
 				e.retireLocked(l)
 				e.mu.Unlock()
 				if x.State == execution.Unknown {
@@ -267,7 +266,6 @@ func (e *Engine) toolRecent(_ context.Context, q *request, _ ownInput) call.Answ
 			list = append(list, x)
 		}
 	}
-	e.mu.Unlock()
 	slices.SortFunc(list, func(a, b execution.Execution) int { return strings.Compare(b.ID, a.ID) })
 	if len(list) > recentLimit {
 		list = list[:recentLimit]
@@ -276,7 +274,8 @@ func (e *Engine) toolRecent(_ context.Context, q *request, _ ownInput) call.Answ
 		Executions []agentRecord `json:"executions"`
 	}{make([]agentRecord, 0, len(list))}
 	for _, x := range list {
-		out.Executions = append(out.Executions, recordFor(x))
+		out.Executions = append(out.Executions, recordFor(x, e.hopeLocked(x)))
 	}
+	e.mu.Unlock()
 	return ownAnswer(execution.Execution{}, out)
 }

@@ -235,6 +235,12 @@ func (e *Engine) conclude(l *live, a *boundAction, attempt int, began time.Time,
 	case channel.Done, channel.Failed:
 		told.Believed = e.observedLocked(l, ev, f)
 	case channel.NotDone:
+		if !f.Certain && wait.NotDoneAfter == 0 {
+			ev.Reason = bounded(f.Reason + "; that is not believed, since the contract does not say from when on it may be")
+			told.Reason = ev.Reason
+			e.inconclusiveLocked(l, ev, e.askLaterLocked(l, wait, f.After))
+			return
+		}
 		if from := believedFrom(l.x, wait); !f.Certain && began.Before(from) {
 			ev.Reason = bounded(fmt.Sprintf("%s; that is not believed before %s, since what was done may not show yet", f.Reason, from.UTC().Format(time.RFC3339)))
 			told.Reason = ev.Reason

@@ -369,8 +369,11 @@ func TestALockedVaultAsksNobodyUntilItIsOpen(t *testing.T) {
 	r.target.mu.Unlock()
 	r.untilTrue(func() bool { x, _, _ := r.Execution(id); return len(x.Checks) == 1 })
 	r.lock()
-	if got := <-call; got.State != execution.Unknown {
+	if got := <-call; got.State != execution.Unknown || !bytes.Contains(got.Result, []byte("once the person has unlocked Singlepass")) {
 		t.Errorf("the caller got %s %s", got.State, got.Result)
+	}
+	if got := r.call(background, a, "execution_status", `{"execution_id":"`+id+`"}`); !bytes.Contains(got.Result, []byte("once the person has unlocked Singlepass")) {
+		t.Errorf("execution_status says %s", got.Result)
 	}
 	close(hold)
 	r.kinds()
@@ -452,6 +455,28 @@ func TestAFoundOutcomeThatCannotBeWrittenIsAskedForAgain(t *testing.T) {
 		if !bytes.Equal(again.Result, got.Result) {
 			t.Errorf("%s: the recorded result is %s", op, again.Result)
 		}
+	}
+}
+
+func TestWhatMayStillComeIsNotDoneForEverOnlyByTheContract(t *testing.T) {
+	r := newRig(t)
+	a := newAgent("1")
+	r.trust(a)
+	r.target.answer = func(n int, q channel.Request) channel.Outcome {
+		if n == 1 {
+			return lost(n, q)
+		}
+		return success(n)
+	}
+	// A host on which the start was made impossible is believed at once, whatever the contract waits for.
+	r.target.status = func(_ int, q channel.Query) channel.Finding {
+		return channel.Finding{Word: channel.NotDone, Certain: true, Reason: "it can no longer begin"}
+	}
+	began := r.clock.now()
+	got := r.call(background, a, "order", `{"order":"7"}`)
+	r.want(got, "", 2)
+	if passed := r.clock.now().Sub(began); passed > 2*time.Second || r.target.questions() != 1 {
+		t.Errorf("sent once more after %v and %d questions", passed, r.target.questions())
 	}
 }
 
