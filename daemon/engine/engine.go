@@ -179,6 +179,7 @@ type Engine struct {
 	calls    uint64 // numbers calls
 	epoch    string // of this daemon, so that their numbers are unique in the journal
 	limits   map[string]*refusalLimit
+	refused  Commit                 // of the last refusal; nil when there was none
 	asked    map[string][]time.Time // when an actor asked the person something, within the period
 	secrets  atomic.Uint64          // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}

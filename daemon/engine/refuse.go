@@ -64,11 +64,21 @@ func (e *Engine) recordRefusalLocked(q *request, code api.Code, reason string) b
 	ev := RefusedEvent{
 		Kind: "call_refused", Code: code, Tool: clip(q.Tool, 128), Run: q.Peer.Run, Actor: q.Peer.Actor, Reason: clip(reason, 1024), Caller: &c, Missed: lim.missed,
 	}
-	e.noteLocked(ev, true)
+	e.refused = e.noteLocked(ev, true)
 	ev.At = now
 	e.tellLocked(Change{Kind: "refused", Refused: &ev})
 	lim.missed = 0
 	return true
+}
+
+// RecordRefusals makes durable what was refused until now, for somebody who is about to list it. Where the journal cannot be written it does nothing.
+func (e *Engine) RecordRefusals() {
+	e.mu.Lock()
+	last := e.refused
+	e.mu.Unlock()
+	if last != nil {
+		_ = last.Wait()
+	}
 }
 
 // clip bounds what an agent wrote before it is recorded.

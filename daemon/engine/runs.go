@@ -62,14 +62,14 @@ type RunEvent struct {
 	Session *approval.Session `json:"session,omitempty"` // session_authorized
 }
 
-// noteLocked appends an event that is no execution's. Nobody waits for it.
-func (e *Engine) noteLocked(event any, lazy bool) {
+// noteLocked appends an event that is no execution's. Nobody has to wait for it; the commit is nil where it could not even be encoded.
+func (e *Engine) noteLocked(event any, lazy bool) Commit {
 	b, err := json.Marshal(event)
 	if err != nil {
 		e.cfg.Logger.Error("encoding an event", "error", err)
-		return
+		return nil
 	}
-	e.cfg.Journal.Append(Entry{Event: b, At: e.cfg.Now(), Lazy: lazy})
+	return e.cfg.Journal.Append(Entry{Event: b, At: e.cfg.Now(), Lazy: lazy})
 }
 
 // runLocked returns the run behind an identity, and makes it known at its first call.

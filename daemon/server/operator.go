@@ -263,6 +263,7 @@ func (o *operatorSide) Watch(ctx context.Context, q control.Query) <-chan execut
 
 // Refusals returns the calls that were not accepted, newest first.
 func (o *operatorSide) Refusals(q control.Query) ([]api.Refusal, error) {
+	o.s.engine.RecordRefusals()
 	o.s.records.Settle()
 	var list []api.Refusal
 	var wrong error
