@@ -167,6 +167,9 @@ func (c *Channel) handshake(ctx context.Context, p *plan, h effect.SSHHost, conn
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("handshake with %s: %w", address(h), context.Cause(ctx))
 	}
+	if isLost(err) {
+		return nil, fmt.Errorf("handshake with %s: the connection was lost", address(h))
+	}
 	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
 	switch {
 	case strings.Contains(text, "unable to authenticate"):

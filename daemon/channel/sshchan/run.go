@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,9 @@ func (l *link) run(ctx context.Context, line string, stdin []byte, limit int64) 
 	broken := l.raw.broken.Load()
 	if held || ctx.Err() != nil {
 		l.close()
+		for r := range requests { // what had come before counts
+			out.take(r)
+		}
 	}
 	read.Wait()
 	lost := func() string {
@@ -190,8 +194,14 @@ func reason(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the attempt was ended: %w", context.Cause(ctx))
-	case errors.Is(err, io.EOF):
-		return errors.New("the connection was closed")
+	case isLost(err):
+		return errors.New("the connection was lost")
 	}
 	return fmt.Errorf("the connection failed: %w", err)
+}
+
+// isLost reports whether the other end, or the network, ended a connection. In which of the ways is chance.
+func isLost(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op)
 }
