@@ -51,6 +51,7 @@ type running struct {
 	over    chan struct{} // closed after Do: what was held back ends then
 
 	mu        sync.Mutex // owns what follows
+	idle      *sync.Cond // told when the channel waits for more
 	wire      *net.TCPConn
 	phase     phase
 	execBytes int64 // of the request for the command, as sshd got it
@@ -64,6 +65,7 @@ type running struct {
 func (harness) Start(t *testing.T, c conformance.Case) conformance.Target {
 	dir := t.TempDir()
 	r := &running{t: t, c: c, trace: filepath.Join(dir, "trace"), gate: filepath.Join(dir, "gate"), hanging: make(chan struct{}), over: make(chan struct{})}
+	r.idle = sync.NewCond(&r.mu)
 	holds := filepath.Join(dir, "holds")
 	for _, path := range []string{r.gate, holds} {
 		if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -144,6 +146,7 @@ func (r *running) pass(from, to net.Conn, next func(n int) (give int, fail bool)
 				return
 			}
 			if fail {
+				r.settle()
 				r.fail()
 			}
 		}
@@ -204,10 +207,20 @@ func (r *running) release() {
 	}
 	defer f.Close()
 	if r.c.Boundary == conformance.AfterRequest {
+		r.settle()
 		r.fail()
 		<-r.over
 	}
 	_, _ = f.WriteString("go\n")
+}
+
+// settle waits until the channel has taken all that was said, and that its command was started where it was: a reset would take it away again.
+func (r *running) settle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.waiting || r.taken != r.sent || r.phase == asked && r.output == 0 {
+		r.idle.Wait()
+	}
 }
 
 // fail does what the case says.
@@ -245,6 +258,7 @@ type watched struct {
 func (w *watched) Read(b []byte) (int, error) {
 	w.r.mu.Lock()
 	w.r.waiting = true
+	w.r.idle.Broadcast()
 	w.r.checkHangingLocked()
 	w.r.mu.Unlock()
 	n, err := w.Conn.Read(b)

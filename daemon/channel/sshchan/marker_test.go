@@ -58,6 +58,7 @@ func until(t *testing.T, c *sshchan.Channel, q channel.Query, not channel.Word) 
 }
 
 func TestAMarkedCommandThatIsNotLostIsAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	r := command(t, s, `pwd >&2; umask; printf 'a\000b'; cat; exit 3`, marked(""), func(r *channel.Request) { r.Effect.SSH.Stdin = []byte("in\n") })
@@ -80,6 +81,7 @@ func TestAMarkedCommandThatIsNotLostIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestACommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	gate := fifo(t)
@@ -115,6 +117,7 @@ func TestACommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered(t *testing.T) {
 }
 
 func TestWhatNeverStartedIsProvenAndCanNoLongerStart(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	// The folder is as it was when the attempt was sent: the channel knows it from an earlier command of the same attempt's kind.
@@ -152,6 +155,7 @@ func TestWhatNeverStartedIsProvenAndCanNoLongerStart(t *testing.T) {
 }
 
 func TestAFolderThatWasEmptiedProvesNothing(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	r := command(t, s, "true", marked(""))
@@ -193,6 +197,7 @@ func TestAFolderThatWasEmptiedProvesNothing(t *testing.T) {
 }
 
 func TestACommandWhoseWatcherDiedIsNeitherRunningNorDone(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	gate := fifo(t)
@@ -228,6 +233,7 @@ func TestACommandWhoseWatcherDiedIsNeitherRunningNorDone(t *testing.T) {
 }
 
 func TestAMarkedCommandNeverRunsOnAPartOfItsInput(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	held := &holding{at: 4} // the connection is cut in the middle of the input
 	c := newChannel(t, func(cfg *sshchan.Config) { cfg.Dial = held.dial })
@@ -250,6 +256,7 @@ func TestAMarkedCommandNeverRunsOnAPartOfItsInput(t *testing.T) {
 }
 
 func TestAFolderThatOthersCouldTouchIsNotUsed(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	shared := t.TempDir()
@@ -291,6 +298,7 @@ func TestAFolderThatOthersCouldTouchIsNotUsed(t *testing.T) {
 }
 
 func TestOldMarkersAreLetGoOfAndNotForgotten(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	r := command(t, s, "echo done", marked(""))
@@ -319,6 +327,7 @@ func TestOldMarkersAreLetGoOfAndNotForgotten(t *testing.T) {
 }
 
 func TestManyQuestionsAndOneStartAgreeOnWhatHappened(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	trace := filepath.Join(t.TempDir(), "trace")

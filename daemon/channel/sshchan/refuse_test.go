@@ -22,6 +22,7 @@ import (
 )
 
 func TestWhatFailsBeforeTheCommandIsAskedForIsNotSent(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	trace := filepath.Join(t.TempDir(), "trace")
 	_, otherKey := sshdtest.NewKey(t)
@@ -96,6 +97,7 @@ func rsaKey(t *testing.T) string {
 }
 
 func TestAHostThatOpensNoSessionGetsNoCommand(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{Extra: "MaxSessions 0"})
 	if o := newChannel(t).Do(t.Context(), command(t, s, "true")); o.Verdict != channel.NotSent || !strings.Contains(o.Reason, "opened no session") {
 		t.Errorf("%+v", o)
@@ -103,6 +105,7 @@ func TestAHostThatOpensNoSessionGetsNoCommand(t *testing.T) {
 }
 
 func TestACommandGoesThroughAJumpHostWhoseKeyIsPinnedToo(t *testing.T) {
+	t.Parallel()
 	gate, inner := sshdtest.New(t, sshdtest.Config{}), sshdtest.New(t, sshdtest.Config{})
 	// One key for both: the credential is the same.
 	if err := inner.Authorize(gate.Key); err != nil {
@@ -136,6 +139,7 @@ func TestACommandGoesThroughAJumpHostWhoseKeyIsPinnedToo(t *testing.T) {
 }
 
 func TestACertificateOpensAnAccountThatTrustsItsAuthority(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"ca", "user"} {
 		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", filepath.Join(dir, name)).CombinedOutput(); err != nil {
@@ -261,6 +265,7 @@ func (s *scripted) request(t *testing.T) channel.Request {
 func exit(status uint32) []byte { return ssh.Marshal(struct{ S uint32 }{status}) }
 
 func TestARefusedCommandIsNotSentAndAnUnansweredOneIsUnknown(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		serve func(ssh.Channel, *ssh.Request, net.Conn)
 		want  channel.Verdict
@@ -312,6 +317,7 @@ func TestARefusedCommandIsNotSentAndAnUnansweredOneIsUnknown(t *testing.T) {
 }
 
 func TestAHostThatStopsAnsweringIsNoticedAndTheOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
 	held := make(chan struct{})
 	t.Cleanup(func() { close(held) })
 	var once sync.Once
@@ -353,6 +359,7 @@ func (c *mutedConn) Write(b []byte) (int, error) {
 }
 
 func TestAPasswordOpensAConnectionAlsoWhereTheHostAsksForIt(t *testing.T) {
+	t.Parallel()
 	const password = "canary-not-a-secret-9d"
 	s := newScripted(t, password, func(c ssh.Channel, r *ssh.Request, _ net.Conn) {
 		_ = r.Reply(true, nil)
@@ -369,6 +376,7 @@ func TestAPasswordOpensAConnectionAlsoWhereTheHostAsksForIt(t *testing.T) {
 }
 
 func TestOutputIsBoundedAndHonestAboutWhatItIs(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	o := newChannel(t).Do(t.Context(), command(t, s, `printf 'ab\377'; head -c 300000 /dev/zero | tr '\0' x >&2`, func(r *channel.Request) { r.Limits.Answer = 1000 }))
 	got, text := result(t, o.Result)

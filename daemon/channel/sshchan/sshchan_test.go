@@ -10,6 +10,7 @@ import (
 )
 
 func TestACommandsEndAndBothOutputsAreTold(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	o := c.Do(t.Context(), command(t, s, "echo out; echo err >&2"))
@@ -35,6 +36,7 @@ func TestACommandsEndAndBothOutputsAreTold(t *testing.T) {
 }
 
 func TestDirectoryVariablesAndInputReachTheCommand(t *testing.T) {
+	t.Parallel()
 	s := sshdtest.New(t, sshdtest.Config{})
 	c := newChannel(t)
 	dir := t.TempDir()
