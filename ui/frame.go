@@ -66,6 +66,7 @@ type Config struct {
 	Context  context.Context  // required: ends with the app
 	Close    func()           // required: takes the window out of sight
 	Quit     func()           // required
+	Go       func(func())     // optional: how work is started; a goroutine
 }
 
 // Frame is the content of the window: a rail with the pages, the banners, and the page in sight. Everything of it is called on Fyne's thread.
@@ -96,7 +97,10 @@ type Frame struct {
 // New fills the window.
 func New(cfg Config) (*Frame, error) {
 	if cfg.Window == nil || cfg.Operator == nil || cfg.Watch == nil || cfg.Now == nil || cfg.Context == nil || cfg.Close == nil || cfg.Quit == nil {
-		return nil, errors.New("ui: every field of Config is required")
+		return nil, errors.New("ui: every field of Config but Go is required")
+	}
+	if cfg.Go == nil {
+		cfg.Go = func(f func()) { go f() }
 	}
 	f := &Frame{cfg: cfg, state: watch.State{Link: watch.Starting}, page: Pending, rail: map[Page]*widget.Button{}, loaded: map[Page]bool{}}
 	if err := f.makePages(); err != nil {
@@ -167,10 +171,10 @@ func (f *Frame) lockNow() {
 	if f.state.Link != watch.Up || f.state.Status.Vault != "unlocked" {
 		return
 	}
-	go func() {
+	f.cfg.Go(func() {
 		_, _ = f.cfg.Operator.Lock(f.cfg.Context) // whether it is locked is what the status says next
 		f.cfg.Watch.Nudge()
-	}()
+	})
 }
 
 // Show chooses a page, and what is looked at there: a card, an execution, or nothing in particular.
@@ -341,7 +345,7 @@ func (f *Frame) showPage() {
 		o = f.vault // the door, or the first run
 	default:
 		o = f.pageView()
-		f.load()
+		defer f.load() // once it has its place
 	}
 	door := s.Status.Vault
 	if s.Proven {

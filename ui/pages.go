@@ -22,23 +22,23 @@ import (
 func (f *Frame) makePages() (err error) {
 	c := f.cfg
 	if f.pending, err = pending.New(pending.Config{
-		Daemon: answering{f}, Now: c.Now, Context: c.Context, Seen: func(execution string) { go c.Watch.Seen(c.Context, execution) },
+		Daemon: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, Seen: func(execution string) { c.Go(func() { c.Watch.Seen(c.Context, execution) }) },
 	}); err != nil {
 		return err
 	}
-	if f.activity, err = activity.New(activity.Config{Daemon: c.Operator, Records: answering{f}, Now: c.Now, Context: c.Context, Copy: f.copy, Save: f.save}); err != nil {
+	if f.activity, err = activity.New(activity.Config{Daemon: c.Operator, Records: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, Copy: f.copy, Save: f.save}); err != nil {
 		return err
 	}
-	if f.sessions, err = sessions.New(sessions.Config{Daemon: c.Operator, Now: c.Now, Context: c.Context}); err != nil {
+	if f.sessions, err = sessions.New(sessions.Config{Daemon: c.Operator, Now: c.Now, Context: c.Context, Go: c.Go}); err != nil {
 		return err
 	}
 	if f.vault, err = vaultview.New(vaultview.Config{
-		Vault: c.Operator, Credentials: c.Operator, Keeper: c.Operator, Now: c.Now, Context: c.Context, Copy: f.copy, Open: f.open,
+		Vault: c.Operator, Credentials: c.Operator, Keeper: c.Operator, Now: c.Now, Context: c.Context, Go: c.Go, Copy: f.copy, Open: f.open,
 		Changed: func(api.Status) { c.Watch.Nudge() },
 	}); err != nil {
 		return err
 	}
-	f.actions, err = actions.New(actions.Config{Daemon: c.Operator, Upstreams: c.Operator, Read: readContract, Context: c.Context})
+	f.actions, err = actions.New(actions.Config{Daemon: c.Operator, Upstreams: c.Operator, Read: readContract, Context: c.Context, Go: c.Go})
 	return err
 }
 
