@@ -19,7 +19,7 @@ TAGS        ?= gles
 TRAYFLAGS   ?=
 export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
 
-.PHONY: help demo build systems tray test race e2e check lint fmt fuzz bench soak picture clean
+.PHONY: help demo build systems tray test race e2e check lint fmt fuzz bench soak picture screenshots clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -78,6 +78,10 @@ picture: ## draw the README's picture from a run of the installed spctl's demons
 	{ echo '$$ spctl demo'; spctl demo; } | \
 		sed -e '/^  why asked/,/^  valid for/c\  …' -e '/^3\. /,$$d' | fold -s -w 108 | $(GO) run ./daemon/e2e/cmd/picture > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
+
+screenshots: ## draw docs/screenshots from the end-to-end tests of the tray app: everything light, what the README shows dark as well
+	SINGLEPASS_SCREENSHOTS=$(CURDIR)/docs/screenshots SINGLEPASS_SCREENSHOTS_THEME=light $(GO) test -count 1 -run 'Person|Lost' ./daemon/e2e/tray
+	SINGLEPASS_SCREENSHOTS=$(CURDIR)/docs/screenshots SINGLEPASS_SCREENSHOTS_THEME=dark $(GO) test -count 1 -run 'Person|Lost' ./daemon/e2e/tray
 
 clean: ## remove what was built
 	rm -rf bin

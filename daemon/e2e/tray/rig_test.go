@@ -340,6 +340,12 @@ func (r *rig) shot(name string) {
 	if r.shots == "" {
 		return
 	}
+	if theme() == "dark" {
+		if name != "card" && name != "came-again" && name != "unknown" {
+			return
+		}
+		name += "-dark"
+	}
 	var before []byte
 	for range 40 {
 		out, err := r.command("import", "-window", "root", "-crop", "1040x720+0+0", "+repage", "png:-").Output()
