@@ -248,7 +248,7 @@ credential: deploy-service
 approval: per_use
 http:
   method: POST
-  url: "{target}/ignores/v1/releases"
+  url: "{target}/v1/releases"
   json: {service: "{service}", version: "{version}", region: "{region}"}
 replay:
   class: irreversible

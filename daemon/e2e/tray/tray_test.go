@@ -113,6 +113,9 @@ func TestAPersonAnswersFromTheTray(t *testing.T) {
 	r.item.Click("Activity")
 	r.awaitWindow()
 	r.aside()
+	if r.shots != "" {
+		r.run("xdotool", "mousemove", "380", "465", "click", "1", "mousemove", "1270", "890")
+	}
 	r.shot("activity")
 	for i, page := range []string{"sessions", "vault", "contracts"} {
 		if r.shots != "" {
