@@ -85,7 +85,17 @@ func (o operator) Actions(context.Context) ([]api.Action, error) {
 func (o operator) AcceptAction(context.Context, api.ActionRequest) (api.Action, error) {
 	return api.Action{}, errNothing
 }
-func (o operator) RemoveAction(context.Context, string) error { return nil }
+
+func (o operator) Upstreams(context.Context) ([]api.Upstream, error) { return nil, nil }
+func (o operator) UpstreamTools(context.Context, string) ([]api.UpstreamTool, error) {
+	return nil, errNothing
+}
+
+func (o operator) AcceptUpstreamTool(context.Context, string, api.UpstreamAccept) (api.UpstreamTool, error) {
+	return api.UpstreamTool{}, errNothing
+}
+func (o operator) RemoveUpstream(context.Context, string) error { return nil }
+func (o operator) RemoveAction(context.Context, string) error   { return nil }
 
 type follower struct{}
 
