@@ -208,6 +208,34 @@ func TestALongAnswerIsCutAndSaysSo(t *testing.T) {
 	})
 }
 
+func TestAFloodEndsAndIsCalledWhatItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, again string
+		verdict      channel.Verdict
+		reason       string
+	}{
+		"informational answers":      {"", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", channel.Unknown, ""},
+		"fields":                     {"HTTP/1.1 200 OK\r\n", "X-A: " + strings.Repeat("a", 1000) + "\r\n", channel.Unknown, ""},
+		"a body":                     {"HTTP/1.1 200 OK\r\n\r\n", strings.Repeat("b", 1<<12), channel.Success, "cut after"},
+		"chunks":                     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "4\r\nbbbb\r\n", channel.Success, "cut after"},
+		"extensions of chunks":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;" + strings.Repeat("x", 4000) + "\r\nb\r\n", channel.Success, "incomplete"},
+		"fields behind the last one": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X-A: " + strings.Repeat("a", 1000) + "\r\n", channel.Success, "incomplete"},
+	} {
+		both(t, func(t *testing.T, class func(*channel.Request)) {
+			url, _ := raw(t, func(w io.Writer, _ *http.Request) {
+				_, err := io.WriteString(w, c.first)
+				for err == nil { // until the other end has had enough
+					_, err = io.WriteString(w, c.again)
+				}
+			})
+			o := client(t, httpchan.Config{}).Do(t.Context(), attempt(url+"/", class))
+			if o.Verdict != c.verdict || !strings.Contains(o.Reason, c.reason) || len(o.Result) > 8<<20 {
+				t.Errorf("%s: %s, %d, %s", name, o.Verdict, o.Status, o.Reason)
+			}
+		})
+	}
+}
+
 func TestABodyLongerThanAHeaderMayBeIsWhole(t *testing.T) {
 	both(t, func(t *testing.T, class func(*channel.Request)) {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 900<<10)) })
