@@ -135,6 +135,12 @@ func child(mode string) {
 				reply, _ := in.ReadString('\n')
 				b, _ := json.Marshal(reply)
 				answer(`{"content":[{"type":"text","text":` + string(b) + `}]}`)
+			case "floods":
+				for i := range 20_000 {
+					say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"sampling/createMessage","params":{}}`, i))
+					say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"act_1.1","progress":%d}}`, i+1))
+				}
+				answer(`{"content":[{"type":"text","text":"charged"}]}`)
 			case "input required":
 				answer(`{"resultType":"input_required","inputRequests":{}}`)
 			case "twice":

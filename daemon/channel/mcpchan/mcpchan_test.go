@@ -317,6 +317,17 @@ func TestWhatAnUpstreamAsksOfUsIsRefusedAndSaid(t *testing.T) {
 	}
 }
 
+func TestAnUpstreamThatAsksAndTellsWithoutEndIsHeldToItsShare(t *testing.T) {
+	r := stdio(t, "floods")
+	q := r.request("charge", `{}`)
+	said := 0
+	q.Progress = func(channel.Progress) { said++ }
+	o := r.Do(t.Context(), q)
+	if o.Verdict != channel.Success || said != 10_000 || strings.Count(string(o.Answer), "sampling/createMessage") != 8 || strings.Count(r.log.String(), "\n") > 250 {
+		t.Errorf("%d notifications, %+v %s", said, o, o.Answer)
+	}
+}
+
 func TestProgressAndLogMessagesArePassedOnScrubbed(t *testing.T) {
 	r := stdio(t, "talks")
 	q := r.request("charge", `{}`)

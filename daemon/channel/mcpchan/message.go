@@ -65,13 +65,13 @@ type pending struct {
 	mu      sync.Mutex
 	done    float64  // the newest progress that was passed on
 	refused []string // what the upstream asked of us
-	lines   int      // log messages that were passed on
+	lines   int      // messages that were passed on
 }
 
-// maxAsked bounds what is kept of an upstream's requests, and maxLines its log messages that are passed on, for one call.
+// maxAsked bounds what is kept of an upstream's requests and how many of them are answered at a time, and maxLines its notifications that are passed on, for one call.
 const (
 	maxAsked = 8
-	maxLines = 1000
+	maxLines = 10_000
 )
 
 // take passes a notification on. Progress has to increase from one notification to the next, so that a log message counts as the least progress.
@@ -81,6 +81,9 @@ func (p *pending) take(m *message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.lines++; p.lines > maxLines {
+		return
+	}
 	var say channel.Progress
 	switch m.Method {
 	case "notifications/progress":
@@ -99,7 +102,7 @@ func (p *pending) take(m *message) {
 			Logger string          `json:"logger"`
 			Data   json.RawMessage `json:"data"`
 		}
-		if p.lines++; p.lines > maxLines || json.Unmarshal(m.Params, &in) != nil {
+		if json.Unmarshal(m.Params, &in) != nil {
 			return
 		}
 		text := string(in.Data)

@@ -33,6 +33,7 @@ type process struct {
 	cmd     *exec.Cmd
 	in      *os.File
 	writing chan struct{} // held by whoever writes
+	replies chan struct{} // one for each answer of ours that is on its way
 	scrub   []*scrub.Scrubber
 	began   time.Time
 	gone    chan struct{} // closed when the process ended and all that it said is read
@@ -72,7 +73,7 @@ func start(s *server) (*process, error) {
 	}
 	cmd.Env = append(cmd.Env, d.Env...)
 	p := &process{
-		s: s, cmd: cmd, writing: make(chan struct{}, 1), gone: make(chan struct{}), waiting: map[uint64]*awaited{}, tokens: map[string]*pending{}, idle: make(chan struct{}),
+		s: s, cmd: cmd, writing: make(chan struct{}, 1), replies: make(chan struct{}, maxAsked), gone: make(chan struct{}), waiting: map[uint64]*awaited{}, tokens: map[string]*pending{}, idle: make(chan struct{}),
 		began: s.c.cfg.Now(),
 	}
 	for _, v := range variables {
@@ -319,10 +320,18 @@ func (p *process) take(line []byte) {
 				a.pending.refuse(m.Method)
 			}
 			p.mu.Unlock()
-			p.s.c.cfg.Logger.Warn("an upstream asked for something that is refused", "upstream", p.s.def.Name, "method", printable(m.Method, 80))
+			if p.logged() <= noiseLimit {
+				p.s.c.cfg.Logger.Warn("an upstream asked for something that is refused", "upstream", p.s.def.Name, "method", printable(m.Method, 80))
+			}
 		}
-		// Not from here: a program that does not read would keep us from reading.
+		// Not from here: a program that does not read would keep us from reading. One that asks without end gets no answer to the rest.
+		select {
+		case p.replies <- struct{}{}:
+		default:
+			return
+		}
 		go func() {
+			defer func() { <-p.replies }()
 			ctx, cancel := context.WithTimeout(context.Background(), farewell)
 			defer cancel()
 			if n, err := p.write(ctx, append(replyTo(&m), '\n')); err != nil && n > 0 {
@@ -387,16 +396,21 @@ func (p *process) listen(noisy io.Reader) {
 	}
 }
 
-// say logs a line of the program's own.
-func (p *process) say(line []byte) {
+// logged counts the lines that the program causes in our log, by the minute.
+func (p *process) logged() int {
 	now := p.s.c.cfg.Now()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if now.Sub(p.noise.since) >= time.Minute {
 		p.noise = noise{since: now}
 	}
 	p.noise.lines++
-	n := p.noise.lines
-	p.mu.Unlock()
+	return p.noise.lines
+}
+
+// say logs a line of the program's own.
+func (p *process) say(line []byte) {
+	n := p.logged()
 	if n > noiseLimit {
 		return
 	}
@@ -441,6 +455,11 @@ func (p *process) retire() {
 }
 
 func (p *process) kill() {
+	select {
+	case <-p.gone: // its number may be another's by now
+		return
+	default:
+	}
 	p.mu.Lock()
 	if p.reason == "" {
 		p.reason = "it was stopped"

@@ -192,13 +192,14 @@ func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q re
 			}
 			return reply{message: &m, status: a.Status}
 		case m.Method != "" && len(m.ID) > 0 && string(m.ID) != "null":
+			if events.asked++; events.asked > maxAsked {
+				continue
+			}
 			if m.Method != "ping" {
 				q.pending.refuse(m.Method)
 				h.c.cfg.Logger.Warn("an upstream asked for something that is refused", "upstream", h.s.def.Name, "method", printable(m.Method, 80))
 			}
-			if events.asked++; events.asked <= maxAsked {
-				h.answer(ctx, r, replyTo(&m))
-			}
+			h.answer(ctx, r, replyTo(&m))
 		case m.Method == "notifications/tools/list_changed":
 			h.s.changed()
 		case m.Method == "notifications/progress", m.Method == "notifications/message":
