@@ -2,11 +2,13 @@ package vault_test
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"encoding/pem"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -191,6 +193,22 @@ func TestAHostIsReadInTheWaysInWhichPeopleWriteIt(t *testing.T) {
 	for _, text := range []string{"", ":22", "a:0", "a:b", "a/b", "ssh://a", "a b", "1.2.3"} {
 		if name, _, err := vault.ParseHost(text); err == nil {
 			t.Errorf("%q was read as %s", text, name)
+		}
+	}
+}
+
+// What lies in vaults is read by every later version.
+func TestTheFormsOfAHostAndAnSSHCredentialAreFrozen(t *testing.T) {
+	h := vault.Host{Name: "db1", Port: 22, Keys: []string{"ssh-ed25519 AAAA"}, Added: time.Unix(1700000000, 0).UTC()}
+	c := sshCredential("db", vault.SSHKey)
+	c.Params.Certificate = "x y"
+	for value, want := range map[any]string{
+		&h:            `{"name":"db1","port":22,"keys":["ssh-ed25519 AAAA"],"added":"2023-11-14T22:13:20Z"}`,
+		&c.Params:     `{"certificate":"x y"}`,
+		&c.Targets[0]: `{"scheme":"ssh","host":"db1.internal.example","port":22,"path_prefix":"","user":"deploy"}`,
+	} {
+		if b, err := json.Marshal(value); err != nil || string(b) != want {
+			t.Errorf("%s, frozen %s (%v)", b, want, err)
 		}
 	}
 }

@@ -46,7 +46,7 @@ alive() {
 	[ -f "$name/pid" ] && read -r pid <"$name/pid" || return 1
 	kill -0 "$pid" 2>/dev/null || return 1
 	if [ -r "/proc/$pid/cmdline" ]; then
-		grep -qF "$name" "/proc/$pid/cmdline"
+		tr "\000" "\n" <"/proc/$pid/cmdline" | grep -qF "$name"
 		return
 	fi
 	line=$(ps -o args= -p "$pid" 2>/dev/null) || return 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -47,6 +48,33 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// eachShell runs a test on hosts with each shell, and with the utilities that come with it.
+func eachShell(t *testing.T, test func(t *testing.T, s *sshdtest.Server)) {
+	for name, program := range map[string]string{"dash": "/usr/bin/dash", "bash": "/bin/bash", "busybox": "", "busybox without setsid": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := dir + ":/usr/bin:/bin"
+			if program != "" {
+				if err := os.Symlink(program, filepath.Join(dir, "sh")); err != nil { // bash then keeps to POSIX
+					t.Fatal(err)
+				}
+			} else {
+				if out, err := exec.Command("busybox", "--install", "-s", dir).CombinedOutput(); err != nil {
+					t.Fatalf("%v: run .ci/setup\n%s", err, out)
+				}
+				path = dir
+			}
+			if strings.HasSuffix(name, "without setsid") {
+				if err := os.Remove(filepath.Join(dir, "setsid")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, sshdtest.New(t, sshdtest.Config{Path: path}))
+		})
+	}
+}
+
 // until asks until the answer is another one than not.
 func until(t *testing.T, c *sshchan.Channel, q channel.Query, not channel.Word) channel.Finding {
 	t.Helper()
@@ -59,7 +87,10 @@ func until(t *testing.T, c *sshchan.Channel, q channel.Query, not channel.Word) 
 
 func TestAMarkedCommandThatIsNotLostIsAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
-	s := sshdtest.New(t, sshdtest.Config{})
+	eachShell(t, aMarkedCommandThatIsNotLostIsAnsweredAtOnce)
+}
+
+func aMarkedCommandThatIsNotLostIsAnsweredAtOnce(t *testing.T, s *sshdtest.Server) {
 	c := newChannel(t)
 	r := command(t, s, `pwd >&2; umask; printf 'a\000b'; cat; exit 3`, marked(""), func(r *channel.Request) { r.Effect.SSH.Stdin = []byte("in\n") })
 	o := c.Do(t.Context(), r)
@@ -82,7 +113,10 @@ func TestAMarkedCommandThatIsNotLostIsAnsweredAtOnce(t *testing.T) {
 
 func TestACommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered(t *testing.T) {
 	t.Parallel()
-	s := sshdtest.New(t, sshdtest.Config{})
+	eachShell(t, aCommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered)
+}
+
+func aCommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered(t *testing.T, s *sshdtest.Server) {
 	c := newChannel(t)
 	gate := fifo(t)
 	r := command(t, s, "echo begun; read word <"+gate+"; echo \"ended $word\"; echo late >&2; exit 4", marked(""))
@@ -118,7 +152,10 @@ func TestACommandWhoseLinkIsCutGoesOnAndItsResultIsRecovered(t *testing.T) {
 
 func TestWhatNeverStartedIsProvenAndCanNoLongerStart(t *testing.T) {
 	t.Parallel()
-	s := sshdtest.New(t, sshdtest.Config{})
+	eachShell(t, whatNeverStartedIsProvenAndCanNoLongerStart)
+}
+
+func whatNeverStartedIsProvenAndCanNoLongerStart(t *testing.T, s *sshdtest.Server) {
 	c := newChannel(t)
 	// The folder is as it was when the attempt was sent: the channel knows it from an earlier command of the same attempt's kind.
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -299,7 +336,10 @@ func TestAFolderThatOthersCouldTouchIsNotUsed(t *testing.T) {
 
 func TestOldMarkersAreLetGoOfAndNotForgotten(t *testing.T) {
 	t.Parallel()
-	s := sshdtest.New(t, sshdtest.Config{})
+	eachShell(t, oldMarkersAreLetGoOfAndNotForgotten)
+}
+
+func oldMarkersAreLetGoOfAndNotForgotten(t *testing.T, s *sshdtest.Server) {
 	c := newChannel(t)
 	r := command(t, s, "echo done", marked(""))
 	if o := c.Do(t.Context(), r); o.Verdict != channel.Success {
@@ -401,4 +441,38 @@ func (c *heldConn) Write(b []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(b)
+}
+
+// A folder as version 1 leaves it is read by every later one.
+func TestAFolderOfVersionOneIsUnderstood(t *testing.T) {
+	t.Parallel()
+	s := sshdtest.New(t, sshdtest.Config{})
+	folder := filepath.Join(s.Home, ".singlepass")
+	for _, dir := range []string{folder, folder + "/act_01TEST.1", folder + "/act_02TEST.1", folder + "/act_03TEST.1"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"store": "5f2c\n", "born": "1700000000\n", "cleaned": "act_00TEST.1\n",
+		"act_01TEST.1/keep": "7\n", "act_01TEST.1/in": "", "act_01TEST.1/pid": "1\n", "act_01TEST.1/status": "3\n", "act_01TEST.1/out": "o\x00\n", "act_01TEST.1/err": "e",
+		"act_02TEST.1/refused": "", "act_03TEST.1/keep": "7\n", "act_03TEST.1/pid": "999999999\n",
+	} {
+		write(t, filepath.Join(folder, name), text)
+	}
+	c := newChannel(t)
+	for id, want := range map[string]channel.Word{
+		"act_00TEST": channel.CannotTell, "act_01TEST": channel.Failed, "act_02TEST": channel.NotDone, "act_03TEST": channel.CannotTell, "act_04TEST": channel.NotDone,
+	} {
+		r := command(t, s, "true", marked(""), func(r *channel.Request) { r.ExecutionID = id })
+		f := c.Verify(t.Context(), question(r))
+		if f.Word != want {
+			t.Errorf("%s: %+v", id, f)
+		}
+		if id == "act_01TEST" {
+			if got, _ := result(t, f.Result); f.Status != 3 || got.Stdout != "o\x00\n" || got.Stderr != "e" {
+				t.Errorf("%+v", got)
+			}
+		}
+	}
 }

@@ -309,6 +309,8 @@ func TestARefusedCommandIsNotSentAndAnUnansweredOneIsUnknown(t *testing.T) {
 			if o.Verdict != c.want || !strings.Contains(o.Reason, c.told) {
 				t.Errorf("%+v", o)
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if s.execs != 1 {
 				t.Errorf("it was asked for %d times", s.execs)
 			}

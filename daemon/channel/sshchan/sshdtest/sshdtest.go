@@ -26,6 +26,7 @@ const Program = "/usr/sbin/sshd"
 type Config struct {
 	Extra string            // lines of sshd_config
 	Home  string            // HOME of what runs; a folder of the test if empty
+	Path  string            // PATH of what runs; sshd's own if empty
 	Log   func(line string) // optional: each line that an sshd logs at DEBUG3
 	// Between is given both ends of each connection in place of handing the client's to sshd: whatever goes through is its own choice. Optional.
 	Between func(client, server net.Conn)
@@ -93,6 +94,10 @@ func New(t testing.TB, cfg Config) *Server {
 			t.Fatal(err)
 		}
 	}
+	env := "SetEnv HOME=" + s.Home
+	if cfg.Path != "" {
+		env += " PATH=" + cfg.Path
+	}
 	host, hostLine := NewKey(t)
 	s.HostKey = hostLine
 	var public string
@@ -100,7 +105,7 @@ func New(t testing.TB, cfg Config) *Server {
 	for name, text := range map[string]string{
 		"host_key": string(host), "authorized_keys": public + "\n",
 		"sshd_config": "HostKey " + dir + "/host_key\nPidFile none\nAuthorizedKeysFile " + dir + "/authorized_keys\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n" +
-			"PermitRootLogin prohibit-password\nLogLevel DEBUG3\nSetEnv HOME=" + s.Home + "\n" + cfg.Extra + "\n",
+			"PermitRootLogin prohibit-password\nLogLevel DEBUG3\n" + env + "\n" + cfg.Extra + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
