@@ -1,8 +1,15 @@
 package server_test
 
 import (
+	"bufio"
+	"encoding/base64"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/daemon/server"
 )
@@ -28,5 +35,35 @@ func TestAProcessThatAnAgentLeftBehindIsStillItsOwn(t *testing.T) {
 		if run, left := f.LeftBy(c.root, c.unit); left != c.left || left && run != "run_1" {
 			t.Errorf("%s: %q, %t", name, run, left)
 		}
+	}
+}
+
+// An upstream server is a child of the daemon, and a program of somebody else's.
+func TestAChildOfTheDaemonIsNotTheOperator(t *testing.T) {
+	s := begin(t)
+	child := exec.Command("/proc/self/exe", "-test.run=^TestAnAgentsProcess$")
+	child.Env = append(os.Environ(), agentSocket+"="+s.daemon.OperatorSocket())
+	proof := base64.StdEncoding.EncodeToString([]byte(rightPassphrase))
+	request := strings.NewReader("GET /v1/approvals HTTP/1.1\nHost: spd\nAuthorization: Passphrase " + proof + "\n\n")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, open := io.Pipe() // it ends with its input, which stays open until an answer came
+	child.Stdin = io.MultiReader(request, in)
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = open.Close()
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('}')
+	if err != nil || !strings.Contains(line, string(api.CodeAgentCaller)) {
+		t.Errorf("it is answered %s, %v", line, err)
+	}
+	if r := s.status().Refused; r == nil || r.Agents != 1 {
+		t.Errorf("the person is shown %+v", r)
 	}
 }
