@@ -35,7 +35,7 @@ func two() []api.Session {
 		},
 		{
 			Run: "run_2", Actor: "script:/home/a/bin/agent.py", By: "operator", At: looktest.Now.Add(-3 * time.Minute), Agent: api.Process{PID: 5001, Exe: "/usr/bin/python3", Script: "/home/a/bin/agent.py"},
-			Assurance: "yours, and you can change it", Suspended: true, Calls: 1,
+			Assurance: "yours, and unchanged since it was first seen", Suspended: true, Calls: 1,
 		},
 	}
 }
