@@ -35,7 +35,7 @@ var kinds = []kind{
 	{name: "basic", targets: true, params: []param{{name: "username"}}},
 	{name: "header", targets: true, params: []param{{name: "place"}}},
 	{name: "query", targets: true, params: []param{{name: "place"}}},
-	{name: "oauth2", targets: true, params: []param{
+	{name: "oauth2", targets: true, lines: true, params: []param{
 		{name: "token_url"},
 		{name: "client_id"},
 		{name: "grant", choices: []string{"client_credentials", "refresh_token"}},
@@ -44,11 +44,11 @@ var kinds = []kind{
 		{name: "resource", optional: true},
 		{name: "client_auth", optional: true, choices: []string{"basic", "post"}},
 	}},
-	{name: "aws-sigv4", targets: true, params: []param{{name: "region"}, {name: "service"}}},
+	{name: "aws-sigv4", targets: true, lines: true, params: []param{{name: "region"}, {name: "service"}}},
 	{name: "client-cert", targets: true, lines: true},
 	{name: "ssh-key", targets: true, lines: true, params: []param{{name: "certificate", optional: true}}},
 	{name: "ssh-password", targets: true},
-	{name: "env", params: []param{{name: "place", optional: true}}},
+	{name: "env", targets: true, lines: true, params: []param{{name: "place", optional: true}}},
 }
 
 // Kind says in words what a kind of credential is.
@@ -260,7 +260,11 @@ func judgeTargets(kindName string, list []string, plaintext bool) string {
 	for _, t := range list {
 		u, err := url.Parse(t)
 		ssh := strings.HasPrefix(kindName, "ssh-")
+		server, forUpstream := strings.CutPrefix(t, "upstream:")
 		switch {
+		case kindName == "env" && forUpstream && server != "" && !strings.Contains(server, "/"):
+		case kindName == "env":
+			return words.Say("form.bad_upstream", "Target", t)
 		case err != nil || u.Host == "":
 			return words.Say("form.bad_target", "Target", t)
 		case ssh && u.Scheme != "ssh", !ssh && u.Scheme != "https" && u.Scheme != "http":
