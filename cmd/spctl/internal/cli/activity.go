@@ -260,13 +260,10 @@ func (a *app) printPayload(p api.Payload) {
 	}
 	part("arguments", p.Arguments)
 	if e := p.Effect; e != nil {
-		fmt.Fprintf(a.out, "\nsent\n  %s %s\n", oneLine(e.Method), oneLine(e.URL))
-		for _, f := range e.Header {
-			fmt.Fprintf(a.out, "  %s: %s\n", oneLine(f.Name), oneLine(f.Value))
-		}
-		if e.Body != "" {
-			fmt.Fprintf(a.out, "  | %s\n", oneLine(e.Body))
-		}
+		fmt.Fprintln(a.out, "\nsent")
+		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		printEffect(w, *e)
+		_ = w.Flush()
 	}
 	part("answer", p.Answer)
 	part("result", p.Result)

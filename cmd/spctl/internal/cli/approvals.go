@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -156,20 +157,7 @@ func (a *app) printCard(card api.Card) {
 	if card.Effect.Channel == "person" {
 		row("its words", card.Effect.Body)
 	}
-	if card.Effect.Method != "" {
-		row("sends", card.Effect.Method+" "+card.Effect.URL)
-		for _, f := range card.Effect.Header {
-			fmt.Fprintf(w, "  \t%s\n", oneLine(f.Name+": "+f.Value))
-		}
-		switch {
-		case card.Effect.Body != "":
-			for line := range strings.SplitSeq(card.Effect.Body, "\n") {
-				fmt.Fprintf(w, "  \t| %s\n", oneLine(line))
-			}
-		case card.Effect.BodyB64 != "":
-			fmt.Fprintf(w, "  \t| %d bytes that are not text\n", card.Effect.Size)
-		}
-	}
+	printEffect(w, card.Effect)
 	row("credential", card.Credential)
 	row("lost answer", card.LostAnswer)
 	row("asked by", card.Actor)
@@ -342,4 +330,47 @@ func sessionCovers(s api.Session) string {
 		text += ", until " + local(s.Until)
 	}
 	return text
+}
+
+// printEffect shows exactly what is sent, as rows of a table.
+func printEffect(w io.Writer, e api.Effect) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "  %s\t%s\n", name, oneLine(value))
+		}
+	}
+	text := func(s string) {
+		for line := range strings.SplitSeq(s, "\n") {
+			fmt.Fprintf(w, "  \t| %s\n", oneLine(line))
+		}
+	}
+	switch {
+	case e.Method != "":
+		row("sends", e.Method+" "+e.URL)
+		for _, f := range e.Header {
+			fmt.Fprintf(w, "  \t%s\n", oneLine(f.Name+": "+f.Value))
+		}
+	case e.SSH != nil:
+		row("runs on", e.SSH.Host)
+		row("through", e.SSH.Jump)
+		row("in", e.SSH.Directory)
+		for _, f := range e.SSH.Env {
+			row("with", f.Name+"="+f.Value)
+		}
+		fmt.Fprintf(w, "  command\t\n")
+		text(e.SSH.Command)
+		if e.Body != "" || e.BodyB64 != "" {
+			fmt.Fprintf(w, "  input\t\n")
+		}
+	case e.MCP != nil:
+		row("calls", e.MCP.Tool+" of "+e.MCP.Upstream)
+	default:
+		return
+	}
+	switch {
+	case e.Body != "":
+		text(e.Body)
+	case e.BodyB64 != "":
+		fmt.Fprintf(w, "  \t| %d bytes that are not text\n", e.Size)
+	}
 }
