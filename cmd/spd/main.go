@@ -122,12 +122,17 @@ func closed() (*harden.Group, error) {
 	return group, harden.Alone()
 }
 
-// garbage is how much of what is in use may be garbage before it is collected, in percent. What is in use is small (some MiB), so under load collecting it at Go's 100 was an eighth
-// of the processor time of a call; at rest trim gives the memory back.
-const garbage = 300
+// loaded lets more garbage gather while calls come in crowds. What is in use is small (some MiB), so that Go's usual measure, as much garbage again, collects it every few hundred
+// calls, which was an eighth of their processor time. At rest memory counts for more.
+func loaded(yes bool) {
+	percent := 100
+	if yes {
+		percent = 300
+	}
+	debug.SetGCPercent(percent)
+}
 
 func serve(ctx context.Context, dir, web string, group *harden.Group, log *slog.Logger) error {
-	debug.SetGCPercent(garbage)
 	h, err := home.Resolve(dir, os.Getenv)
 	if err != nil {
 		return err
@@ -136,7 +141,7 @@ func serve(ctx context.Context, dir, web string, group *harden.Group, log *slog.
 	if err != nil {
 		return err
 	}
-	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log, Settled: trim, Listening: func(listen func() error) error {
+	s, err := server.Open(server.Config{Home: h, MCPHTTP: web, Version: version, Bridge: bridge, Logger: log, Settled: trim, Loaded: loaded, Listening: func(listen func() error) error {
 		if err := group.With(listen); err != nil {
 			return err
 		}

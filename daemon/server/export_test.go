@@ -5,6 +5,24 @@ import "singlepass.dev/daemon/peer"
 // Accept is accept, for its tests.
 var Accept = accept
 
+// The bounds of load.
+const (
+	Crowd = crowd
+	Calm  = calm
+)
+
+// Load is load.
+type Load struct{ l load }
+
+// NewLoad returns a Load that tells.
+func NewLoad(tell func(loaded bool)) *Load { return &Load{load{tell: tell}} }
+
+// Begin counts a call in.
+func (l *Load) Begin() { l.l.begin() }
+
+// End counts it out.
+func (l *Load) End() { l.l.end() }
+
 // Family is the memory of agents, with its questions.
 type Family struct{ f family }
 

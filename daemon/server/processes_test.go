@@ -84,12 +84,11 @@ func (instant) Do(context.Context, channel.Request) channel.Outcome {
 }
 
 func serveDaemon(channels map[effect.Channel]channel.Channel) error {
-	debug.SetGCPercent(300) // as cmd/spd does
 	h, err := home.Resolve("", os.Getenv)
 	if err != nil {
 		return err
 	}
-	s, err := server.Open(server.Config{Home: h, Version: "bench", Bridge: os.Getenv(bridgeOf), Logger: slog.New(slog.DiscardHandler), Channels: channels})
+	s, err := server.Open(server.Config{Home: h, Version: "bench", Bridge: os.Getenv(bridgeOf), Logger: slog.New(slog.DiscardHandler), Channels: channels, Loaded: loaded})
 	if err != nil {
 		return err
 	}
@@ -107,6 +106,15 @@ func serveDaemon(channels map[effect.Channel]channel.Channel) error {
 		err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
 	}
 	return err
+}
+
+// loaded is what cmd/spd does.
+func loaded(yes bool) {
+	percent := 100
+	if yes {
+		percent = 300
+	}
+	debug.SetGCPercent(percent)
 }
 
 func serveTarget() {

@@ -52,7 +52,8 @@ type Config struct {
 	// SystemBus and SessionBus are optional: where the desktop says that it goes away; the real ones by default.
 	SystemBus, SessionBus func(ctx context.Context) (*dbus.Conn, error)
 
-	Settled func() // optional: called when the work of the start, or of an unlock, is done
+	Settled func()            // optional: called when the work of the start, or of an unlock, is done
+	Loaded  func(loaded bool) // optional: called when calls begin to come in crowds, and when they no longer do; one call at a time
 }
 
 // Server is a running daemon.
@@ -82,6 +83,7 @@ type Server struct {
 	used      atomic.Int64
 	why       atomic.Pointer[string] // why the vault was locked last
 	files     *actionFiles
+	load      load
 	opens     chan struct{} // told of an unlock; capacity 1
 	signed    atomic.Uint64 // the entry up to which the newest checkpoint goes
 
@@ -100,7 +102,7 @@ func Open(cfg Config) (_ *Server, err error) {
 	if err := cfg.Home.Create(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, since: time.Now().UTC(), opens: make(chan struct{}, 1)}
+	s := &Server{cfg: cfg, load: load{tell: cfg.Loaded}, log: cfg.Logger, since: time.Now().UTC(), opens: make(chan struct{}, 1)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	if s.conf, err = cfg.Home.LoadConfig(); err != nil {
 		return nil, err
@@ -196,7 +198,7 @@ func (s *Server) listen(cfg Config) (err error) {
 		return err
 	}
 	if s.mcp, err = mcpserver.New(mcpserver.Config{
-		Engine: touched{s.engine, s.touch}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.identifyTCP,
+		Engine: touched{s.engine, s.touch, &s.load}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.identifyTCP,
 	}); err != nil {
 		return err
 	}

@@ -43,11 +43,14 @@ func (v vaultOf) FingerprintMAC(msg []byte) ([32]byte, error) {
 type touched struct {
 	call.Engine
 	touch func()
+	load  *load
 }
 
 // Call notes the use and passes the call on.
 func (t touched) Call(ctx context.Context, c call.Call) call.Answer {
 	t.touch()
+	t.load.begin()
+	defer t.load.end()
 	return t.Engine.Call(ctx, c)
 }
 
