@@ -374,9 +374,11 @@ func TestAnswersThatCannotBeUsedAreRefusedAndNotQuoted(t *testing.T) {
 		"bad refresh token":  says(`{"access_token":"canary","token_type":"bearer","refresh_token":"a\u0000b"}`),
 		"long":               says(`{"access_token":"` + strings.Repeat("canary", 20000) + `","token_type":"bearer"}`),
 		"another media type": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `<p>canary</p>`) },
-		"redirect":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere-canary", 307) },
-		"failure":            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"broken off":         func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere-canary", http.StatusTemporaryRedirect)
+		},
+		"failure":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"broken off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"half an answer": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.Header().Set("Content-Type", "application/json")

@@ -80,7 +80,7 @@ func strongEnough(raw any) error {
 	if err != nil {
 		return errors.New("it cannot sign: use Ed25519, ECDSA or RSA")
 	}
-	if s.PublicKey().Type() == ssh.InsecureKeyAlgoDSA {
+	if s.PublicKey().Type() == "ssh-dss" {
 		return errors.New("DSA keys protect nothing any more: make an Ed25519 key with ssh-keygen -t ed25519")
 	}
 	return nil

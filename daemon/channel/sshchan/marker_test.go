@@ -400,7 +400,6 @@ func TestManyQuestionsAndOneStartAgreeOnWhatHappened(t *testing.T) {
 type holding struct {
 	at int
 
-	mu      sync.Mutex
 	once    sync.Once
 	reached chan struct{}
 	free    chan struct{}
