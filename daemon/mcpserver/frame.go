@@ -53,15 +53,14 @@ func appendResult(dst []byte, a call.Answer, serverInfo []byte) ([]byte, error) 
 	if members > 0 {
 		dst = append(dst, ',')
 	}
-	rest := len(dst)
 	if meta == nil {
 		open := bytes.IndexByte(a.Result, '{')
 		dst = append(dst, a.Result[open+1:]...)
 	} else {
 		dst = appendMembers(dst, a.Result, "_meta")
 	}
-	// A raw line break can only stand between tokens, and would end the frame.
-	for i := rest; i < len(dst); i++ {
+	// A raw line break can only stand between tokens, and would end the frame: what an upstream put between two of them, in its _meta too, would be read as a message of ours.
+	for i := from; i < len(dst); i++ {
 		if dst[i] == '\n' || dst[i] == '\r' {
 			dst[i] = ' '
 		}

@@ -14,6 +14,7 @@ import (
 func FuzzAppendResult(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` { } `, `{"content":[]}`, "{\n\"content\" : [ ],\r\n \"_meta\":{} }", `{"_meta":{"a":1,"dev.singlepass/execution":{},"dev.singlepass\/x":2}}`,
+		"{\"_meta\":{\"a\":[\n{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\r\n]},\"b\":1}",
 		`{"_meta":[]}`, `{"_m\u0065ta":{"x":1},"b":2}`, `{"resultType":"input_required","a":"\n"}`, `[]`, `{"a":1,"a":2}`,
 	} {
 		f.Add([]byte(seed), true)
