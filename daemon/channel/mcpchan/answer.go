@@ -2,6 +2,7 @@ package mcpchan
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,6 +61,28 @@ func (r reply) err() error {
 		return fmt.Errorf("it answered HTTP %d: %s", r.status, printable(r.body, 300))
 	}
 	return nil
+}
+
+// scrubbed takes the upstream's secrets out of an error that quotes it: agents and logs are told why an upstream cannot be used.
+func scrubbed(err error, l link, r *channel.Request) error {
+	if err == nil {
+		return nil
+	}
+	all, wipe := l.scrubbers(*r)
+	defer wipe()
+	text, cut := strings.CutSuffix(err.Error(), "…") // what was cut off may have been the rest of a secret
+	b := []byte(text)
+	for _, s := range all {
+		if cut {
+			b, _ = s.Cut(b)
+		} else {
+			b, _ = s.Bytes(b)
+		}
+	}
+	if cut {
+		b = append(b, "…"...)
+	}
+	return errors.New(string(b))
 }
 
 // madeByAClient says whether an error was made by somebody further up who lost the answer of somebody else: an upstream that is itself a gateway passes it on. What was behind it may

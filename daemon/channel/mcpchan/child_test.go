@@ -110,8 +110,16 @@ func child(mode string) {
 			}
 			refuse(-32601, "Method not found")
 		case "initialize":
+			if mode == "refuses its token" {
+				refuse(-32000, "the token "+os.Getenv("BANK_TOKEN")+" is over")
+				continue
+			}
 			answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"wire","version":"1"}}`)
 		case "tools/list":
+			if mode == "refuses to list" {
+				refuse(-32000, strings.Repeat("x", 295)+os.Getenv("BANK_TOKEN"))
+				continue
+			}
 			answer(`{"tools":[{"name":"charge","description":"` + description + `","inputSchema":{"type":"object"}}]}`)
 		case "tools/call":
 			ledger("call " + strings.TrimSpace(line))

@@ -294,6 +294,25 @@ func TestASecretOfTheEnvironmentReachesTheChildAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestWhyAnUpstreamCannotBeUsedIsToldWithoutItsSecret(t *testing.T) {
+	for mode, said := range map[string]string{"refuses its token": "the token ", "refuses to list": "xxx"} {
+		r := stdio(t, mode)
+		o := r.Do(t.Context(), r.pinned("charge", "sha256:0", `{}`))
+		if o.Verdict != channel.NotSent || !strings.Contains(o.Reason, said) || strings.Contains(o.Reason, canary[:5]) {
+			t.Errorf("%s: %+v", mode, o)
+		}
+		if _, problem := r.Listing("bank"); problem == nil || strings.Contains(problem.Error(), canary[:5]) {
+			t.Errorf("%s: the operator is told %v", mode, problem)
+		}
+	}
+	r := overHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		http.Error(w, "no, "+q.Header.Get("Authorization"), http.StatusUnauthorized)
+	}))
+	if o := r.Do(t.Context(), r.pinned("charge", "sha256:0", `{}`)); o.Verdict != channel.NotSent || !strings.Contains(o.Reason, "401") || strings.Contains(o.Reason, canary) {
+		t.Errorf("over HTTP: %+v", o)
+	}
+}
+
 func TestAChildIsGivenASmallEnvironment(t *testing.T) {
 	t.Setenv("SOMETHING_OF_THE_DAEMON", "x")
 	r := stdio(t, "environment")

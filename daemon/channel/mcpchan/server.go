@@ -128,6 +128,7 @@ func (s *server) prepare(ctx context.Context, l link, r *channel.Request) (link,
 	}
 	s.stale.Store(false)
 	listing, err := s.list(ctx, l, r)
+	err = scrubbed(err, l, r)
 	if err != nil && s.def.HTTP() { // the session may be gone; the next try begins anew
 		s.mu.Lock()
 		s.link = nil
@@ -163,6 +164,7 @@ func (s *server) connect(ctx context.Context, r *channel.Request) (link, error) 
 			l.set(h)
 			return l, nil
 		}
+		err = scrubbed(err, l, r)
 		l.kill()
 		s.mu.Lock()
 		s.link = nil
