@@ -58,6 +58,19 @@ func (p *plan) outcome(a answer) channel.Outcome {
 	return o
 }
 
+// told is a reason without the secret: a host can put what it was told into its words about a connection or a session that it ends.
+func (p *plan) told(reason string) string {
+	if err := p.secret.Use(func(secret []byte) error {
+		s := scrub.New(secret)
+		defer s.Wipe()
+		reason, _ = s.String(reason)
+		return nil
+	}); err != nil {
+		return "why is withheld, because the secret was wiped before it could be scrubbed"
+	}
+	return reason
+}
+
 func (a *answer) scrub(s *scrub.Scrubber, b []byte, cut bool) []byte {
 	look := s.Bytes
 	if cut || a.incomplete != "" {

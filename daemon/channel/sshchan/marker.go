@@ -286,12 +286,12 @@ func (c *Channel) Verify(ctx context.Context, q channel.Query) channel.Finding {
 	defer cancel()
 	l, err := c.connect(ctx, p)
 	if err != nil {
-		return cannot("the host could not be asked: %v", err)
+		return cannot("the host could not be asked: %s", p.told(err.Error()))
 	}
 	defer l.close()
 	t, _, err := p.ask(ctx, l, "ask", nil)
 	if err != nil {
-		return cannot("the host did not say: %v", err)
+		return cannot("the host did not say: %s", p.told(err.Error()))
 	}
 	f := c.finding(p, t, q.Dispatched)
 	f.Evidence = evidence(p, t)

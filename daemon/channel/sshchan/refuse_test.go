@@ -180,6 +180,7 @@ type scripted struct {
 	address  *net.TCPAddr
 	hostKey  string
 	password string
+	refuses  string // why it opens no session
 
 	mu    sync.Mutex
 	execs int
@@ -225,6 +226,10 @@ func newScripted(t *testing.T, password string, serve func(session ssh.Channel, 
 				}
 				go ssh.DiscardRequests(requests)
 				for c := range channels {
+					if s.refuses != "" {
+						_ = c.Reject(ssh.Prohibited, s.refuses)
+						continue
+					}
 					session, requests, err := c.Accept()
 					if err != nil {
 						return
@@ -374,6 +379,17 @@ func TestAPasswordOpensAConnectionAlsoWhereTheHostAsksForIt(t *testing.T) {
 	got, text := result(t, o.Result)
 	if o.Verdict != channel.Success || !got.Scrubbed || strings.Contains(text+got.Stdout+got.Stderr+o.Reason+string(o.Answer), "canary") {
 		t.Errorf("%+v\n%s", o, o.Result)
+	}
+}
+
+func TestAHostThatSaysThePasswordBackInItsRefusalIsQuotedWithoutIt(t *testing.T) {
+	t.Parallel()
+	const password = "canary-not-a-secret-9d"
+	s := newScripted(t, password, nil)
+	s.refuses = "no session for " + password
+	o := newChannel(t).Do(t.Context(), s.request(t))
+	if o.Verdict != channel.NotSent || !strings.Contains(o.Reason, "no session for ") || strings.Contains(o.Reason, "canary") {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -85,6 +85,12 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	p.attempt = attemptName(r.ExecutionID, r.Attempt)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limits.Total, fmt.Errorf("it took longer than the limit of %s", p.limits.Total))
 	defer cancel()
+	o := c.carryOut(ctx, p)
+	o.Reason = p.told(o.Reason)
+	return o
+}
+
+func (c *Channel) carryOut(ctx context.Context, p *plan) channel.Outcome {
 	l, err := c.connect(ctx, p)
 	if err != nil {
 		return notSent(err.Error())
