@@ -85,6 +85,9 @@ func GenericTarget(raw json.RawMessage) (method string, target *url.URL, credent
 	return method, target, credential
 }
 
+// overridesMethod are headers by which frameworks take another method than the request's own: a GET, which the owner may have called a mere read, could delete.
+var overridesMethod = map[string]bool{"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true}
+
 // genericRequest makes the request of checked arguments.
 func genericRequest(values map[string]any) (*effect.HTTPRequest, *ArgumentError) {
 	refuse := func(pointer, problem, remedy string) (*effect.HTTPRequest, *ArgumentError) {
@@ -106,6 +109,8 @@ func genericRequest(values map[string]any) (*effect.HTTPRequest, *ArgumentError)
 		}
 		canonical := canonicalHeader(name)
 		switch why := ownHeaders[canonical]; {
+		case overridesMethod[canonical]:
+			return refuse(at, "the header "+canonical+" would make another request of it than its method says", "leave it out, and send that method")
 		case why != "":
 			return refuse(at, "the header "+canonical+" cannot be set by a call: "+why, "leave it out")
 		case seen[canonical]:

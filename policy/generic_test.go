@@ -82,6 +82,8 @@ func TestAGenericRequestThatWouldBeSentOtherwiseIsRefused(t *testing.T) {
 		url(`https://h.example/\"x\"`):                           "it would be sent as",
 		with(`,"headers":{"Host":"x"}`):                          "/headers/Host",
 		with(`,"headers":{"Authorization":"x"}`):                 "/headers/Authorization",
+		with(`,"headers":{"X-HTTP-Method-Override":"DELETE"}`):   "another request",
+		with(`,"headers":{"x-method-override":"DELETE"}`):        "another request",
 		with(`,"headers":{"a b":"x"}`):                           "no header name",
 		with(`,"headers":{"A":"x","a":"y"}`):                     "twice",
 		with(`,"headers":{"A":"x\r\nHost: y"}`):                  "cannot carry",
