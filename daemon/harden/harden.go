@@ -16,7 +16,8 @@ import (
 )
 
 // Dangerous are environment variables that make a program of ours behave otherwise than it was built to, before or after main: the dynamic linker's, the Go runtime's (one of them prints
-// HTTP headers), and those that exchange whom TLS trusts or where requests go.
+// HTTP headers), those that exchange whom TLS trusts or where requests go, those by which the C libraries beneath the tray app load drivers, plugins and converters from folders of
+// somebody's choosing, and those that draw its letters otherwise.
 func Dangerous(environ []string) (names []string) {
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -34,6 +35,13 @@ func dangerous(name, value string) bool {
 		return value != "none" // which the runtime itself sets in a program that has a group of its own
 	case "GODEBUG", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY":
 		return true
+	case "LIBGL_DRIVERS_PATH", "LIBGL_DRIVERS_DIR", "MESA_LOADER_DRIVER_OVERRIDE", "GBM_BACKENDS_PATH", "GBM_BACKEND", "LIBDECOR_PLUGIN_DIR", "GCONV_PATH":
+		return true
+	}
+	for _, prefix := range []string{"__EGL_", "__GLX_", "VK_", "FYNE_FONT"} {
+		if strings.HasPrefix(strings.ToUpper(name), prefix) {
+			return true
+		}
 	}
 	return Preloading(name)
 }

@@ -19,6 +19,17 @@ func TestWhatWouldChangeAProgramIsTakenOutOfItsEnvironment(t *testing.T) {
 	}
 }
 
+func TestWhatWouldLoadCodeOrOtherLettersIntoTheTrayIsTakenOutOfItsEnvironment(t *testing.T) {
+	loading := []string{
+		"FYNE_FONT=/tmp/f.ttf", "FYNE_FONT_MONOSPACE=/tmp/f.ttf", "GBM_BACKENDS_PATH=/tmp", "GCONV_PATH=/tmp", "LIBDECOR_PLUGIN_DIR=/tmp", "LIBGL_DRIVERS_PATH=/tmp", "MESA_LOADER_DRIVER_OVERRIDE=../x", "VK_ICD_FILENAMES=/tmp/x.json",
+		"__EGL_VENDOR_LIBRARY_FILENAMES=/tmp/x.json", "__GLX_VENDOR_LIBRARY_NAME=x",
+	}
+	kept := []string{"FYNE_SCALE=2", "FYNE_THEME=dark", "LIBGL_ALWAYS_SOFTWARE=1", "XDG_RUNTIME_DIR=/run/user/1"}
+	if got := harden.Clean(append(slices.Clone(loading), kept...)); !slices.Equal(got, kept) {
+		t.Errorf("left: %v", got)
+	}
+}
+
 func TestWhatTheRuntimeSetsByItselfIsNotDangerous(t *testing.T) {
 	if got := harden.Dangerous([]string{"GOTRACEBACK=none"}); len(got) != 0 { // or a program with a group of its own would start anew for ever
 		t.Errorf("dangerous: %v", got)
