@@ -51,3 +51,6 @@ type Identity struct {
 	// Ended is closed when the process is gone. Nil means that it cannot be watched.
 	Ended <-chan struct{} `json:"-"`
 }
+
+// DaemonUnit is the unit that the daemon is installed as. Only it, and what it started, is in it.
+const DaemonUnit = "singlepass.service"

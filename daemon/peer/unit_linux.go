@@ -25,7 +25,7 @@ func serviceManager(pid int) bool {
 	return err == nil && strings.TrimSpace(string(name)) == "systemd"
 }
 
-// Unit returns the control group of a process where it was made for one program (systemd.scope(5), and the desktop environments' convention "app-…"): whatever that program starts stays
+// Unit returns the control group of a process where it was made for one program (systemd.scope(5), the desktop environments' convention "app-…", and DaemonUnit): whatever that program starts stays
 // in it, however often it forks. It is empty for a group that several programs of the person share, such as a login session's. A process can move itself to another group of the same user.
 func Unit(pid int) (string, error) {
 	text, err := os.ReadFile(procPath(pid, "cgroup"))
@@ -42,6 +42,9 @@ func unitOf(text string) string {
 			continue
 		}
 		name := path.Base(group)
+		if name == DaemonUnit {
+			return group
+		}
 		scope := strings.HasSuffix(name, ".scope") || strings.HasSuffix(name, ".service")
 		for _, made := range []string{"app-", "vte-spawn-", "tmux-spawn-", "snap.", "run-", "kitty-", "ptyxis-spawn-"} {
 			if scope && strings.HasPrefix(name, made) {

@@ -15,6 +15,7 @@ func TestAControlGroupThatWasMadeForOneProgramIsToldFromASharedOne(t *testing.T)
 		"0::/user.slice/user-1000.slice/session-2.scope\n":                                       "", // every program of a login without a desktop environment
 		"0::" + user + "app.slice/app-folder\n":                                                  "",
 		"0::/\n":                                                                                 "",
+		"0::/user.slice/user@1000.service/app.slice/singlepass.service\n":                        "/user.slice/user@1000.service/app.slice/singlepass.service",
 		"5:memory:/app-x.scope\n":                                                                "",
 		"":                                                                                       "",
 	} {

@@ -33,3 +33,6 @@ func (f *Family) Met(id *peer.Identity, unit string) {
 
 // LeftBy finds the agent that a process was left by.
 func (f *Family) LeftBy(root peer.Process, unit string) (string, bool) { return f.f.leftBy(root, unit) }
+
+// LeftByUpstream says whether an orphan is of an upstream server.
+var LeftByUpstream = leftByUpstream

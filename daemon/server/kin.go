@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"sync"
 
@@ -96,8 +97,18 @@ func (s *Server) belongs(pid int, start uint64) (run string, found bool, err err
 	if err != nil {
 		return "", false, err
 	}
+	if own, err := peer.Unit(os.Getpid()); err != nil {
+		return "", false, err
+	} else if leftByUpstream(unit, own) {
+		return "what an upstream server left behind", true, nil
+	}
 	run, found = s.family.leftBy(root, unit)
 	return run, found, nil
+}
+
+// leftByUpstream says whether an orphan is of an upstream server: the daemon's own unit holds nothing that the person starts.
+func leftByUpstream(unit, own string) bool {
+	return unit == own && path.Base(own) == peer.DaemonUnit
 }
 
 // among finds a remembered agent in a lineage; the engine forgets those that have ended, and one whose first thread has ended is still the parent of its children.

@@ -38,6 +38,24 @@ func TestAProcessThatAnAgentLeftBehindIsStillItsOwn(t *testing.T) {
 	}
 }
 
+func TestWhatAnUpstreamServerLeftBehindIsNotTheOperator(t *testing.T) {
+	const own, terminal = "/user@1000.service/app.slice/singlepass.service", "/user@1000.service/app.slice/vte-spawn-1.scope"
+	for name, c := range map[string]struct {
+		unit, own string
+		left      bool
+	}{
+		"an orphan in the daemon's unit":             {own, own, true},
+		"a terminal":                                 {terminal, own, false},
+		"a group that everything shares":             {"", own, false},
+		"a terminal that the daemon was started in":  {terminal, terminal, false},
+		"a daemon in a group that everything shares": {"", "", false},
+	} {
+		if got := server.LeftByUpstream(c.unit, c.own); got != c.left {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // An upstream server is a child of the daemon, and a program of somebody else's.
 func TestAChildOfTheDaemonIsNotTheOperator(t *testing.T) {
 	s := begin(t)
