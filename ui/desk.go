@@ -283,6 +283,7 @@ func (d *Desk) show(p Page, id string) {
 		if p != "" {
 			d.frame.Show(p, id)
 		}
+		d.frame.Sighted()
 		d.window.Show()
 		d.window.RequestFocus()
 		d.tell()

@@ -202,6 +202,9 @@ func (f *Frame) knock(tries int) {
 	}
 }
 
+// Sighted says that the window came into sight just now. Any program of the user can bring that about, at a moment of its choosing.
+func (f *Frame) Sighted() { f.pending.Sighted() }
+
 // Stale says that changes were not told: what is shown next is read anew.
 func (f *Frame) Stale() { clear(f.loaded) }
 
@@ -361,6 +364,9 @@ func (f *Frame) showPage() {
 	}
 	f.body.Objects = []fyne.CanvasObject{o}
 	f.body.Refresh()
+	if o == fyne.CanvasObject(f.pending) {
+		f.pending.Sighted()
+	}
 	// What is not in sight any more must not take the keys.
 	f.cfg.Window.Canvas().Unfocus()
 	f.knock(soonPainted)

@@ -47,6 +47,7 @@ type View struct {
 	cfg    Config
 	card   api.Card
 	armed  bool
+	arming int // counts the times that arming began anew, so that a timer that was too late to be stopped arms nothing
 	cancel func()
 	over   bool // answered, or void
 	asking bool // an answer is on its way
@@ -119,13 +120,22 @@ func (v *View) disarm() {
 	v.cancel()
 	v.armed = false
 	v.enable()
-	card := v.card.Card
+	v.arming++
+	n := v.arming
 	v.cancel = v.cfg.After(Arming, func() {
-		if v.card.Card == card {
+		if v.arming == n {
 			v.armed = true
 			v.enable()
 		}
 	})
+}
+
+// Sighted says that the card came into sight just now, from behind another page or window, or with its own: a click that was meant for what was there answers nothing.
+func (v *View) Sighted() {
+	if v.card.Card != "" && !v.over {
+		v.unfocus()
+		v.disarm()
+	}
 }
 
 func (v *View) enable() {

@@ -76,6 +76,21 @@ func TestACardTakesNoAnswerBeforeItWasInSightForAWhile(t *testing.T) {
 	}
 }
 
+func TestACardThatComesIntoSightAgainIsArmedAnew(t *testing.T) {
+	r := show(t, looktest.Card())
+	r.arm()
+	r.Sighted()
+	test.Tap(r.button(t, "Allow once"))
+	if len(r.answers.taken) > 0 {
+		t.Fatalf("a click that was meant for what was there went through: %v", r.answers.taken)
+	}
+	r.arm()
+	test.Tap(r.button(t, "Allow once"))
+	if len(r.answers.taken) != 1 {
+		t.Errorf("got %v", r.answers.taken)
+	}
+}
+
 func TestOnePressIsOneAnswer(t *testing.T) {
 	r := show(t, looktest.Card())
 	r.arm()

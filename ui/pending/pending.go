@@ -284,6 +284,12 @@ func (v *View) present() {
 	}
 }
 
+// Sighted says that the view came into sight just now.
+func (v *View) Sighted() {
+	v.card.Sighted()
+	v.record.Sighted()
+}
+
 // Tick brings what depends on the time up to now. The caller does it once a second while the view is in sight and a card waits.
 func (v *View) Tick() {
 	if len(v.right.Objects) == 1 && v.right.Objects[0] == fyne.CanvasObject(v.card) {

@@ -59,6 +59,7 @@ type View struct {
 	card   *api.Card // the call that came again and waits for an answer; nil where the record stands alone
 	panel  panel
 	armed  bool
+	arming int // counts the times that arming began anew
 	cancel func()
 	busy   bool
 	over   fyne.CanvasObject // what became of the card
@@ -151,13 +152,22 @@ func (v *View) disarm() {
 	v.cancel()
 	v.armed = false
 	v.enable()
-	id := v.record.ExecutionID
+	v.arming++
+	n := v.arming
 	v.cancel = v.cfg.After(Arming, func() {
-		if v.record.ExecutionID == id {
+		if v.arming == n {
 			v.armed = true
 			v.enable()
 		}
 	})
+}
+
+// Sighted says that the record came into sight just now: a click that was meant for what was there decides nothing.
+func (v *View) Sighted() {
+	if v.record.ExecutionID != "" {
+		v.unfocus()
+		v.disarm()
+	}
 }
 
 func (v *View) enable() {
