@@ -34,7 +34,7 @@ type Contract struct {
 	SSH         *SSH  // with channel ssh
 	MCP         *MCP  // with channel mcp
 	Asks        bool  // made by AskForCredential: the effect is a question to the person
-	Generic     bool  // made by GenericHTTP: the arguments are the request
+	Generic     bool  // made by GenericHTTP or GenericSSH: the arguments are the request, or the command
 	Replay      Replay
 	Retention   Retention
 	Digest      string // "sha256:" and the hash of the exact bytes of the file; what the operator accepts

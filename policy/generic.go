@@ -14,8 +14,11 @@ import (
 	"singlepass.dev/daemon/fingerprint"
 )
 
-// GenericHTTPTool is the tool by which an agent makes a request that no contract describes, with a credential whose owner allowed that.
-const GenericHTTPTool = "http_request"
+// The tools by which an agent does what no contract describes, with a credential whose owner allowed that.
+const (
+	GenericHTTPTool = "http_request"
+	GenericSSHTool  = "ssh_run"
+)
 
 // generic is what stands in place of a contract's file. Its JSON form is frozen: the digest of what was accepted is made of it.
 type generic struct {
@@ -39,46 +42,60 @@ const genericSchema = `{"type":"object","properties":{` +
 // GenericHTTP makes the action of generic requests with a credential. Where its owner said that GET and HEAD change nothing at its targets, they are read_only and another action than the rest,
 // which is irreversible and asked for each time.
 func GenericHTTP(credential string, class execution.Class) (*Action, error) {
-	src, err := json.Marshal(generic{1, GenericHTTPTool, credential, class})
-	if err != nil {
-		return nil, fmt.Errorf("making the action of generic requests: %w", err)
-	}
 	c := &Contract{
-		Action: GenericHTTPTool, Title: "Make an HTTP request", Channel: effect.HTTP, Credential: credential, Digest: Digest(src), Generic: true,
+		Action: GenericHTTPTool, Title: "Make an HTTP request", Channel: effect.HTTP, Credential: credential,
 		Description: "Makes one HTTP request with a credential of the person's, which is put in place without your seeing it. The person sees the whole request and is asked before it is sent. " +
 			"Prefer another tool where one does what you need.",
-		Approval: Approval{PerUse: class != execution.ReadOnly},
-		HTTP:     &HTTP{Success: []StatusRange{{200, 299}}},
-		Replay: Replay{
-			Class: class, AttachWindow: DefaultAttachWindow, AfterDelivery: execution.Ask, IntentScope: ScopeRun, Attempts: 1,
-		},
-		Retention: Retention{Result: DefaultRetention},
+		HTTP: &HTTP{Success: []StatusRange{{200, 299}}},
 	}
+	return c.generic(class, genericSchema)
+}
+
+// generic fills in what all generic actions have in common, and makes one of the contract.
+func (c *Contract) generic(class execution.Class, schema string) (*Action, error) {
+	src, err := json.Marshal(generic{1, c.Action, c.Credential, class})
+	if err != nil {
+		return nil, fmt.Errorf("making the action %s: %w", c.Action, err)
+	}
+	c.Digest, c.Generic = Digest(src), true
+	c.Approval = Approval{PerUse: class != execution.ReadOnly}
+	c.Replay = Replay{Class: class, AttachWindow: DefaultAttachWindow, AfterDelivery: execution.Ask, IntentScope: ScopeRun, Attempts: 1}
+	c.Retention = Retention{Result: DefaultRetention}
 	switch class {
 	case execution.ReadOnly:
 		c.Replay.AfterDelivery, c.Replay.Attempts = execution.New, DefaultAttempts
 	case execution.Irreversible:
 	default:
-		return nil, fmt.Errorf("making the action of generic requests: class %q is not read_only or irreversible", class)
+		return nil, fmt.Errorf("making the action %s: class %q is not read_only or irreversible", c.Action, class)
 	}
-	if c.input, err = foreignInput(json.RawMessage(genericSchema)); err != nil {
+	if c.input, err = foreignInput(json.RawMessage(schema)); err != nil {
 		return nil, err
 	}
 	c.Input, c.Replay.Fingerprint = c.input.schema, c.input.names()
 	return Compile(c)
 }
 
-// GenericTarget reads of a generic call what decides under which action it falls: the method, the URL, and the credential where it is named. What cannot be read is empty; Prepare says what is
-// wrong with it.
-func GenericTarget(raw json.RawMessage) (method string, target *url.URL, credential string) {
+// GenericTarget reads of a generic call what decides under which action it falls: the method, the URL (of a command, that of the account on the host), and the credential where it is named.
+// What cannot be read is empty; Prepare says what is wrong with it.
+func GenericTarget(tool string, raw json.RawMessage) (method string, target *url.URL, credential string) {
 	v, err := fingerprint.Decode(raw)
 	if err != nil {
 		return "", nil, ""
 	}
 	values, _ := v.(map[string]any)
-	method, _ = values["method"].(string)
 	credential, _ = values["credential"].(string)
-	written, _ := values["url"].(string)
+	var written string
+	if tool == GenericSSHTool {
+		on, _ := values["host"].(string)
+		host, wrong := genericHost(on)
+		if wrong != nil {
+			return "", nil, credential
+		}
+		written = host.Address()
+	} else {
+		method, _ = values["method"].(string)
+		written, _ = values["url"].(string)
+	}
 	if target, err = url.Parse(written); err != nil {
 		target = nil
 	}
@@ -87,6 +104,18 @@ func GenericTarget(raw json.RawMessage) (method string, target *url.URL, credent
 
 // overridesMethod are headers by which frameworks take another method than the request's own: a GET, which the owner may have called a mere read, could delete.
 var overridesMethod = map[string]bool{"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true}
+
+// genericEffect makes what the checked arguments of a generic call ask for, but for the credential.
+func (c *Contract) genericEffect(values map[string]any) (effect.Effect, *ArgumentError) {
+	e := effect.Effect{Channel: c.Channel}
+	var wrong *ArgumentError
+	if c.SSH != nil {
+		e.SSH, wrong = genericCommand(values)
+	} else {
+		e.HTTP, wrong = genericRequest(values)
+	}
+	return e, wrong
+}
 
 // genericRequest makes the request of checked arguments.
 func genericRequest(values map[string]any) (*effect.HTTPRequest, *ArgumentError) {
@@ -174,11 +203,15 @@ func sendableURL(written string) (problem, remedy string) {
 	return "", ""
 }
 
-// genericFingerprint covers the whole request, and neither how its arguments were written nor whether the credential was named.
-func genericFingerprint(r *effect.HTTPRequest) json.RawMessage {
+// genericIdentity is the whole of what is asked for, and neither how its arguments were written nor whether the credential was named. The host's keys are not in it, as in that of a contract.
+func genericIdentity(e effect.Effect) (target, method string, arguments json.RawMessage) {
+	if c := e.SSH; c != nil {
+		form := map[string]any{"command": c.Command, "directory": c.Directory, "stdin": base64.StdEncoding.EncodeToString(c.Stdin)}
+		return c.Host.Address(), "run", fingerprint.Append(nil, form)
+	}
 	fields := map[string]any{}
-	for _, f := range r.Header {
+	for _, f := range e.HTTP.Header {
 		fields[f.Name] = f.Value
 	}
-	return fingerprint.Append(nil, map[string]any{"header": fields, "body": base64.StdEncoding.EncodeToString(r.Body)})
+	return e.HTTP.URL, e.HTTP.Method, fingerprint.Append(nil, map[string]any{"header": fields, "body": base64.StdEncoding.EncodeToString(e.HTTP.Body)})
 }

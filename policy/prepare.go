@@ -79,7 +79,7 @@ func (a *Action) Prepare(raw json.RawMessage) (Prepared, error) {
 		}
 	}
 	if a.contract.Generic {
-		if _, wrong := genericRequest(values); wrong != nil {
+		if _, wrong := a.contract.genericEffect(values); wrong != nil {
 			return Prepared{}, wrong
 		}
 	}
@@ -124,11 +124,11 @@ func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, inten
 		// Not the purpose: the same question in other words is the same question.
 		in.Target, in.Method, in.Arguments = ask.Target, "ask", nil
 	} else if c.Generic {
-		request, wrong := genericRequest(p.values)
+		e, wrong := c.genericEffect(p.values)
 		if wrong != nil {
 			return "" // cannot happen: Prepare has checked it
 		}
-		in.Target, in.Method, in.Arguments = request.URL, request.Method, genericFingerprint(request)
+		in.Target, in.Method, in.Arguments = genericIdentity(e)
 	} else if c.SSH != nil {
 		in.Target, in.Method = c.SSH.identity()
 	} else if c.MCP != nil {

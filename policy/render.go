@@ -28,11 +28,12 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 		return effect.Effect{Channel: effect.Person, Ask: &ask}, nil
 	}
 	if c.Generic {
-		request, wrong := genericRequest(p.values)
+		e, wrong := c.genericEffect(p.values)
 		if wrong != nil {
 			return effect.Effect{}, wrong
 		}
-		return effect.Effect{Channel: effect.HTTP, HTTP: request, Auth: &effect.Auth{Credential: c.Credential}}, nil
+		e.Auth = &effect.Auth{Credential: c.Credential}
+		return e, nil
 	}
 	if c.SSH != nil {
 		return a.renderSSH(p, id)

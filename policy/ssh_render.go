@@ -137,6 +137,25 @@ func (s *SSH) identity() (target, method string) {
 	return s.Target(), string(fingerprint.Append(nil, form))
 }
 
+// Hosts are those that a prepared call goes to, without their keys: the host of the command, and the one in front of it. An action of another channel goes to none.
+func (a *Action) Hosts(p Prepared) []effect.SSHHost {
+	switch s := a.contract.SSH; {
+	case s == nil:
+		return nil
+	case a.contract.Generic:
+		written, _ := p.values["host"].(string)
+		host, wrong := genericHost(written)
+		if wrong != nil {
+			return nil // cannot happen: Prepare has checked it
+		}
+		return []effect.SSHHost{host}
+	case s.Jump != nil:
+		return []effect.SSHHost{{User: s.User, Name: s.Host, Port: s.Port}, {User: s.Jump.User, Name: s.Jump.Host, Port: s.Jump.Port}}
+	default:
+		return []effect.SSHHost{{User: s.User, Name: s.Host, Port: s.Port}}
+	}
+}
+
 // Target is the account on the host, as a URL.
 func (s *SSH) Target() string {
 	return effect.SSHHost{User: s.User, Name: s.Host, Port: s.Port}.Address()

@@ -23,7 +23,7 @@ type Credential struct {
 	PerUse  bool             `json:"per_use"`
 	// AllowPrivate is the operator's leave for a target's name that leads into a private network or to this machine.
 	AllowPrivate bool `json:"allow_private,omitempty"`
-	// Generic allows requests that no contract describes, within the targets. GenericReads says that GET and HEAD change nothing at those targets.
+	// Generic allows requests and commands that no contract describes, within the targets. GenericReads says that GET and HEAD change nothing at those targets.
 	Generic      bool      `json:"generic,omitempty"`
 	GenericReads bool      `json:"generic_reads,omitempty"`
 	Created      time.Time `json:"created"` // set by AddCredential

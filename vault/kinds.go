@@ -224,8 +224,11 @@ func (c Credential) validateKind() error {
 	if c.GenericReads && !c.Generic {
 		return errors.New("that reads change nothing is said of generic use: allow that too")
 	}
-	if c.Generic && !slices.ContainsFunc(c.Targets, Target.isHTTP) {
-		return fmt.Errorf("kind %s has no generic use: that is for requests over https", c.Kind)
+	if c.Generic && !slices.ContainsFunc(c.Targets, func(t Target) bool { return t.isHTTP() || t.isSSH() }) {
+		return fmt.Errorf("kind %s has no generic use: that is for requests over https and commands over SSH", c.Kind)
+	}
+	if c.GenericReads && !slices.ContainsFunc(c.Targets, Target.isHTTP) {
+		return fmt.Errorf("kind %s has no generic reads: nobody knows of a command that it changes nothing", c.Kind)
 	}
 	for _, t := range c.Targets {
 		if !fits(t) {

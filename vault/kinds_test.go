@@ -164,11 +164,20 @@ func TestTheDescriptionsOfAllKindsAreFrozen(t *testing.T) {
 	}
 }
 
-func TestGenericUseIsForRequests(t *testing.T) {
-	for _, c := range []vault.Credential{ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a"), ofKind(t, vault.SSHPassword, vault.CredentialParams{}, "ssh://root@a.example")} {
+func TestGenericUseIsForRequestsAndCommands(t *testing.T) {
+	c := ofKind(t, vault.Env, vault.CredentialParams{}, "upstream:a")
+	c.Generic = true
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "generic use") {
+		t.Errorf("of %s: %v", c.Kind, err)
+	}
+	for _, c := range []vault.Credential{
+		ofKind(t, vault.SSHPassword, vault.CredentialParams{}, "ssh://root@a.example"), ofKind(t, vault.SSHKey, vault.CredentialParams{}, "ssh://root@a.example"),
+	} {
 		c.Generic = true
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "generic") && !strings.Contains(err.Error(), "host key") {
-			t.Errorf("%s: %v", c.Kind, err)
+		must(t, c.Validate())
+		c.GenericReads = true
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "generic reads") {
+			t.Errorf("reads of %s: %v", c.Kind, err)
 		}
 	}
 }

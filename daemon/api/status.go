@@ -88,7 +88,7 @@ type Credential struct {
 	PerUse bool              `json:"per_use"`
 	// AllowPrivate: a target's name may lead into a private network or to this machine.
 	AllowPrivate bool `json:"allow_private,omitempty"`
-	// Generic allows requests that no contract describes; GenericReads says that GET and HEAD change nothing there.
+	// Generic allows requests and commands that no contract describes; GenericReads says that GET and HEAD change nothing there.
 	Generic      bool      `json:"generic,omitempty"`
 	GenericReads bool      `json:"generic_reads,omitempty"`
 	Version      int       `json:"version,omitempty"`

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +62,79 @@ func TestARequestThatNoContractDescribesIsShownWholeAndSentOnce(t *testing.T) {
 			}
 			wantClean(t, map[string][]byte{"the agent's answers": append(append(lost.raw, again.raw...), read.raw...)})
 		})
+	}
+}
+
+func TestACommandThatNoContractDescribesIsShownWholeAndRunOnce(t *testing.T) {
+	t.Parallel()
+	m := newHost(t)
+	offered := func(c *client) bool {
+		return slices.ContainsFunc(c.order("tools", nil)().Tools, func(t tool) bool { return t.Name == "ssh_run" })
+	}
+	first := startClient(t, clientKinds[4])
+	first.connect(m.stdio())
+	if offered(first) {
+		t.Error("the tool is listed although nobody allowed it")
+	}
+	m.spctl("credential", "change", "db", "--generic")
+	if show := m.spctl("credential", "show", "db"); !strings.Contains(show, "asked for each time") {
+		t.Errorf("the leave is not shown: %s", show)
+	}
+	c := startClient(t, clientKinds[4])
+	c.connect(m.stdio())
+	if !offered(c) {
+		t.Fatal("the tool is not listed")
+	}
+	account, folder := "ssh://"+m.sshd.User+"@"+m.sshd.Address(), filepath.Dir(m.ledger)
+	run := func(version string) request {
+		return request{tool: "ssh_run", args: map[string]any{
+			"host": account, "directory": folder, "stdin": "from the agent\n",
+			"command": []string{"sh", "-c", `pwd; cat; echo "$1" >>ledger; read -r word <gate; echo "$word"; exit "$2"`, "sh", version, "3"},
+		}}
+	}
+
+	done := c.call(run("v1; rm -rf '$HOME'"))
+	card := m.nextCard()
+	if s := card.Effect.SSH; card.Class != "irreversible" || s == nil || s.Host != account || !slices.Equal(s.Keys, []string{m.sshd.HostKey}) || s.Directory != folder ||
+		!strings.HasPrefix(s.Command, `'sh' '-c' 'pwd; cat; `) || !strings.HasSuffix(s.Command, ` 'sh' 'v1; rm -rf '\''$HOME'\''' '3'`) || card.Effect.Body != "from the agent\n" {
+		t.Errorf("the card does not show the command: %+v, %+v", card.Effect, s)
+	}
+	shown := m.spctl("approvals")
+	for _, part := range []string{`| 'sh' '-c' 'pwd; cat; echo "$1" >>ledger;`, ` 'sh' 'v1; rm -rf '\''$HOME'\''' '3'`, folder, "| from the agent"} {
+		if !strings.Contains(shown, part) {
+			t.Errorf("spctl does not show %s: %s", part, shown)
+		}
+	}
+	m.spctl("approve", card.Card, "--session")
+	m.begun()("well")
+	answer := must(t, done())
+	var told struct {
+		ExitStatus int    `json:"exit_status"`
+		Stdout     string `json:"stdout"`
+	}
+	if err := json.Unmarshal(answer.Structured, &told); err != nil || told.ExitStatus != 3 || told.Stdout != folder+"\nfrom the agent\nwell\n" {
+		t.Errorf("the agent is told %s (%v)", answer.raw, err)
+	}
+	m.wantRuns("v1; rm -rf '$HOME'", 1)
+
+	done = c.call(run("v2")) // the session does not cover it
+	m.spctl("approve", m.nextCard().Card, "--once")
+	proceed := m.begun()
+	m.sshd.Kill()
+	lost := must(t, done())
+	if said := lost.meta(t); said.State != "unknown" {
+		t.Errorf("a lost answer is told as %+v: %s", said, lost.raw)
+	}
+	proceed("who knows")
+	if again := c.mustCall(run("v2")); again.meta(t).ExecutionID != lost.meta(t).ExecutionID {
+		t.Errorf("the repeat is another execution: %s", again.raw)
+	}
+	m.wantRuns("v2", 1)
+
+	before := m.sshd.Connections()
+	outside := c.mustCall(request{tool: "ssh_run", args: map[string]any{"host": "ssh://somebody@" + m.sshd.Address(), "command": []string{"id"}}})
+	if !outside.IsError || outside.meta(t).Code != "arguments_invalid" || m.sshd.Connections() != before {
+		t.Errorf("a command outside of the targets is told %s", outside.raw)
 	}
 }
 

@@ -25,8 +25,16 @@ type migration struct {
 	cut    atomic.Bool
 }
 
-// newMigration starts a real SSH server, and a daemon that knows its key and has a key for it.
+// newMigration is a host whose operator approves whatever is asked.
 func newMigration(t *testing.T) *migration {
+	t.Helper()
+	m := newHost(t)
+	m.agreeable()
+	return m
+}
+
+// newHost starts a real SSH server, and a daemon that knows its key and has a key for it.
+func newHost(t *testing.T) *migration {
 	t.Helper()
 	dir := t.TempDir()
 	m := &migration{ledger: filepath.Join(dir, "ledger"), gate: filepath.Join(dir, "gate")}
@@ -67,7 +75,6 @@ replay:
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	m.agreeable()
 	return m
 }
 

@@ -81,8 +81,8 @@ func (s *actionSet) listTools() {
 		s.tools = append(s.tools, ownTools[name].Tool)
 	}
 	s.tools = append(s.tools, askAction().tool)
-	if s.offersGeneric() {
-		if a, err := genericAction("", execution.Irreversible, false); err == nil {
+	for _, name := range s.offered() {
+		if a, err := genericTools[name].action("", execution.Irreversible, false); err == nil {
 			s.tools = append(s.tools, a.tool)
 		}
 	}
@@ -132,7 +132,7 @@ func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...strin
 	close(old.changed)
 	for _, l := range e.liveOf(func(l *live) bool {
 		b := set.current[l.x.Tool]
-		if l.x.Tool == policy.GenericHTTPTool || l.x.Tool == policy.AskTool { // made of its credential, whose change withdraws it; the same for everybody
+		if genericTools[l.x.Tool] != nil || l.x.Tool == policy.AskTool { // made of its credential, whose change withdraws it; the same for everybody
 			return false
 		}
 		return b == nil || b.digest != l.x.ContractDigest

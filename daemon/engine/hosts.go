@@ -10,6 +10,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/effect"
 	"singlepass.dev/daemon/execution"
+	"singlepass.dev/policy"
 	"singlepass.dev/vault"
 )
 
@@ -29,15 +30,11 @@ func (p pins) into(c *effect.SSHCommand) {
 	}
 }
 
-// pinned finds the keys of the hosts that an action goes to. unknown is about one that is not in the inventory.
-func (e *Engine) pinned(a *boundAction, found *pins) (unknown, err error) {
-	s := a.Contract().SSH
-	if s == nil {
+// pinned finds the keys of the hosts that a call goes to. unknown is about one that is not in the inventory.
+func (e *Engine) pinned(a *boundAction, p policy.Prepared, found *pins) (unknown, err error) {
+	hosts := a.Hosts(p)
+	if len(hosts) == 0 {
 		return nil, nil
-	}
-	hosts := []effect.SSHHost{{Name: s.Host, Port: s.Port}}
-	if s.Jump != nil {
-		hosts = append(hosts, effect.SSHHost{Name: s.Jump.Host, Port: s.Jump.Port})
 	}
 	*found = pins{}
 	for _, h := range hosts {

@@ -29,8 +29,8 @@ type reading struct {
 func (e *Engine) read(q *request) {
 	q.set, q.secrets = e.actions.Load(), e.secrets.Load()
 	q.readings = q.readings[:0]
-	if q.Tool == policy.GenericHTTPTool {
-		q.readings = e.genericReadings(q)
+	if g := genericTools[q.Tool]; g != nil {
+		q.readings = e.genericReadings(q, g)
 		return
 	}
 	for _, a := range q.set.forTool(q.Tool) {
@@ -64,7 +64,7 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 			return err
 		}
 	}
-	unknown, err := e.pinned(a, &rd.hosts)
+	unknown, err := e.pinned(a, rd.prepared, &rd.hosts)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,11 @@ func (k *keys) FingerprintMAC(msg []byte) ([32]byte, error) {
 func (k *keys) Credential(name string) (vault.Credential, error) {
 	if name == "db" {
 		target, err := vault.ParseTarget("ssh://deploy@db1.internal.example")
-		return vault.Credential{Name: name, Kind: vault.SSHKey, Targets: []vault.Target{target}}, err
+		c := vault.Credential{Name: name, Kind: vault.SSHKey, Targets: []vault.Target{target}}
+		if k.edit != nil {
+			k.edit(&c)
+		}
+		return c, err
 	}
 	if name != "api" {
 		return vault.Credential{}, vault.ErrNotFound

@@ -41,7 +41,7 @@ func setParams(c *cobra.Command, in *api.Credential) {
 }
 
 const (
-	genericHelp      = "allow requests that no contract describes, within the targets, by the tool http_request: each is shown and asked for"
+	genericHelp      = "allow what no contract describes, within the targets, by the tools http_request and ssh_run: each use is shown and asked for"
 	genericReadsHelp = "with --generic: GET and HEAD change nothing at the targets, so a session is enough for them"
 )
 
@@ -301,7 +301,7 @@ func (a *app) showCredential(c *cobra.Command, name string) error {
 		row("target", t)
 	}
 	row("asks", map[bool]string{true: "each time", false: "by session"}[cred.PerUse])
-	row("generic use", map[bool]string{true: "requests that no contract describes are asked for each time"}[cred.Generic])
+	row("generic use", map[bool]string{true: "what no contract describes is asked for each time"}[cred.Generic])
 	row("generic reads", map[bool]string{true: "GET and HEAD change nothing there; a session is enough"}[cred.GenericReads])
 	row("private networks", map[bool]string{true: "a target's name may lead there"}[cred.AllowPrivate])
 	row("added", local(cred.Created))
