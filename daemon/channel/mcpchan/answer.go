@@ -86,13 +86,14 @@ func scrubbed(err error, l link, r *channel.Request) error {
 }
 
 // madeByAClient says whether an error was made by somebody further up who lost the answer of somebody else: an upstream that is itself a gateway passes it on. What was behind it may
-// have acted. go-sdk calls every transport error -32005; the TypeScript SDK has -32000 and -32001 with these words.
+// have acted. go-sdk calls every transport error -32005; the TypeScript SDK has -32000 and -32001 with these words, the Python SDK
+// 408 (a timeout) beside -32000.
 func (e rpcError) madeByAClient() bool {
 	text := strings.ToLower(e.Message)
 	switch e.Code {
 	case -32005:
 		return true
-	case -32000, -32001:
+	case -32000, -32001, 408:
 		return strings.Contains(text, "connection closed") || strings.Contains(text, "timed out") || strings.Contains(text, "timeout")
 	}
 	return false
@@ -120,6 +121,11 @@ func (r reply) outcome(q channel.Request, l link) channel.Outcome {
 		reason, _ := clean([]byte(o.Reason))
 		o.Reason = string(reason)
 		return o
+	}
+	if r.message != nil {
+		if why := r.message.undecided(); why != "" {
+			return channel.Outcome{Verdict: channel.Unknown, Reason: join(why, note), Status: r.status}
+		}
 	}
 	failed, scrubbed := false, false
 	size := 0

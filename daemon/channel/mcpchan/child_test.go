@@ -138,6 +138,16 @@ func child(mode string) {
 				refuse(-32602, "no such account")
 			case "lost behind":
 				refuse(-32005, "not reached")
+			case "timed out behind":
+				refuse(408, "Timed out while waiting for response to ClientRequest. Waited 5.0 seconds.")
+			case "null error":
+				say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":null,"result":{"content":[{"type":"text","text":"charged"}]}}`)
+			case "null result":
+				say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":null,"error":{"code":-32602,"message":"no such account"}}`)
+			case "both":
+				say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32602,"message":"no such account"},"result":{"content":[]}}`)
+			case "neither":
+				say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":null}`)
 			case "asks":
 				say(`{"jsonrpc":"2.0","id":"q1","method":"sampling/createMessage","params":{}}`)
 				reply, _ := in.ReadString('\n')

@@ -197,14 +197,19 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		verdict channel.Verdict
 		says    string // in the reason or the result
 	}{
-		"plain":          {channel.Success, "charged"},
-		"error":          {channel.TargetError, `"error":{"code":-32602,"message":"no such account","data":{"n":9007199254740993}}`},
-		"lost behind":    {channel.Unknown, "lost behind it"},
-		"killed":         {channel.Unknown, "signal: killed"},
-		"input required": {channel.TargetError, "refused"},
-		"twice":          {channel.Unknown, "twice"},
-		"no result":      {channel.Unknown, "not the result of a tool"},
-		"endless":        {channel.Unknown, "longer than 16 MiB"},
+		"plain":            {channel.Success, "charged"},
+		"error":            {channel.TargetError, `"error":{"code":-32602,"message":"no such account","data":{"n":9007199254740993}}`},
+		"lost behind":      {channel.Unknown, "lost behind it"},
+		"timed out behind": {channel.Unknown, "lost behind it"},
+		"null error":       {channel.Success, "charged"},
+		"null result":      {channel.TargetError, "no such account"},
+		"both":             {channel.Unknown, "both a result and an error"},
+		"neither":          {channel.Unknown, "neither a result nor an error"},
+		"killed":           {channel.Unknown, "signal: killed"},
+		"input required":   {channel.TargetError, "refused"},
+		"twice":            {channel.Unknown, "twice"},
+		"no result":        {channel.Unknown, "not the result of a tool"},
+		"endless":          {channel.Unknown, "longer than 16 MiB"},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			r := stdio(t, mode)

@@ -33,6 +33,31 @@ type message struct {
 
 func (m *message) isResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
+// readMessage reads one. Some servers write a null beside what they mean, as JSON-RPC 1.0 had it: it says that there is no error, or no result.
+func readMessage(b []byte) (m message, err error) {
+	err = json.Unmarshal(b, &m)
+	switch {
+	case isNull(m.Error) && m.Result != nil:
+		m.Error = nil
+	case isNull(m.Result) && m.Error != nil:
+		m.Result = nil
+	}
+	return m, err
+}
+
+func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
+
+// undecided says why nobody can tell whether an answer is a result or an error, or "".
+func (m *message) undecided() string {
+	switch {
+	case m.Result != nil && m.Error != nil:
+		return "the upstream's answer has both a result and an error"
+	case isNull(m.Error):
+		return "the upstream's answer has neither a result nor an error"
+	}
+	return ""
+}
+
 // answers says whether m is the answer to the request with the number id.
 func (m *message) answers(id uint64) bool {
 	return m.isResponse() && string(bytes.TrimSpace(m.ID)) == strconv.FormatUint(id, 10)

@@ -296,8 +296,8 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 
 // take handles one message.
 func (p *process) take(line []byte) {
-	var m message
-	if err := json.Unmarshal(line, &m); err != nil {
+	m, err := readMessage(line)
+	if err != nil {
 		p.say(line) // programs that write their log to standard output
 		return
 	}

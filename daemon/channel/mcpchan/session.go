@@ -138,8 +138,7 @@ func (h *session) take(ctx context.Context, a httpchan.Answer, id uint64, q requ
 	case err != nil && a.Status < 300:
 		return lost("the request was sent, and the answer is not whole: %s", ended(err))
 	}
-	var m message
-	if err == nil && json.Unmarshal(body, &m) == nil && m.answers(id) {
+	if m, odd := readMessage(body); err == nil && odd == nil && m.answers(id) {
 		if a.Status == 200 && q.method == "initialize" && m.Result != nil {
 			h.keep(a.Header.Get("Mcp-Session-Id"))
 		}
@@ -181,8 +180,8 @@ func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q re
 		if err != nil {
 			return lost("the request was sent, and the stream ended before its answer: %s", ended(err))
 		}
-		var m message
-		if json.Unmarshal(data, &m) != nil {
+		m, err := readMessage(data)
+		if err != nil {
 			continue
 		}
 		switch {
