@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -114,7 +115,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// fakeDaemon serves a home from a table. Contracts are the real one's to read.
 func fakeDaemon() int {
+	if len(os.Args) > 1 {
+		self, err := os.Executable()
+		if err == nil {
+			err = syscall.Exec(filepath.Join(filepath.Dir(self), "../real/spd"), os.Args, os.Environ())
+		}
+		fmt.Fprintln(os.Stderr, "spd:", err)
+		return 1
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	h, err := home.Resolve("", os.Getenv)
@@ -157,8 +167,20 @@ func scripts(t *testing.T, dir, bin string) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"daemon": daemon, "exits": exits, "private": private},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"daemon": daemon, "halt": halt, "exits": exits, "private": private},
 	})
+}
+
+// daemons holds how the daemon of a script's home is ended.
+var daemons sync.Map // home → func()
+
+// halt ends the script's daemon, which signs a last checkpoint.
+func halt(ts *testscript.TestScript, neg bool, args []string) {
+	end, ok := daemons.Load(ts.Getenv("SINGLEPASS_HOME"))
+	if neg || len(args) > 0 || !ok {
+		ts.Fatalf("usage: halt, after daemon")
+	}
+	end.(func())()
 }
 
 // daemon starts the spd beside spctl on the script's home and waits until it is ready.
@@ -178,10 +200,12 @@ func daemon(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd.Stdout = cmd.Stderr
 	ts.Check(cmd.Start())
-	ts.Defer(func() {
+	ended := sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
+	daemons.Store(ts.Getenv("SINGLEPASS_HOME"), ended)
+	ts.Defer(ended)
 	log := bufio.NewScanner(out)
 	for log.Scan() {
 		ts.Logf("spd: %s", log.Text())
