@@ -266,7 +266,7 @@ func (e *Engine) afterLocked(l *live) {
 	case execution.Authorized:
 		// Proof that nothing was sent: it may be tried again, a bounded number of times, for as long as somebody waits.
 		l.sends++
-		if l.sends < maxSends && e.attachedLocked(l) && !e.locked && !e.down && !e.closing && (!e.quarant || l.x.Class == execution.ReadOnly) {
+		if l.sends < maxSends && e.attachedLocked(l) && e.stillAllowedLocked(l) && !e.locked && !e.down && !e.closing && (!e.quarant || l.x.Class == execution.ReadOnly) {
 			e.againLocked(l)
 			return
 		}
@@ -277,7 +277,7 @@ func (e *Engine) afterLocked(l *live) {
 		if l.x.LastAttempt().Outcome == execution.NothingSent {
 			l.sends++
 		}
-		if e.mayRepeatLocked(l) == nil && l.sends < maxSends && l.attemptsInDoubt() < l.maxAttempts() && e.attachedLocked(l) {
+		if e.mayRepeatLocked(l) == nil && l.sends < maxSends && l.attemptsInDoubt() < l.maxAttempts() && e.attachedLocked(l) && e.stillAllowedLocked(l) {
 			e.againLocked(l)
 			return
 		}
@@ -289,6 +289,12 @@ func (e *Engine) afterLocked(l *live) {
 	default:
 		e.leaveCountLocked(l)
 	}
+}
+
+// stillAllowedLocked says whether another attempt may be made by itself, as far as the person is concerned: the process lives, and what let it through was not ended meanwhile.
+func (e *Engine) stillAllowedLocked(l *live) bool {
+	r := e.actingRunLocked(l)
+	return r != nil && !r.revoked && (!l.bySession || e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args))
 }
 
 // maxSends bounds the attempts of which provably nothing was sent, for each call that asks for some.
@@ -326,13 +332,16 @@ func (e *Engine) againLocked(l *live) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		l.busy = false
-		ok := !e.closing && !e.locked && !e.down && e.attachedLocked(l) && e.actingRunLocked(l) != nil
+		ok := !e.closing && !e.locked && !e.down && e.attachedLocked(l) && e.stillAllowedLocked(l)
 		switch {
 		case ok && l.x.State == execution.Authorized, ok && l.x.State == execution.Unknown && e.mayRepeatLocked(l) == nil:
 			e.sendLocked(l)
 		case l.x.State == execution.Authorized:
 			l.sends = maxSends
 			e.afterLocked(l)
+		case l.x.State == execution.Unknown:
+			e.leaveCountLocked(l)
+			e.cfg.Notify(Notice{Kind: "unknown_outcome", Run: l.x.Run, Tool: l.x.Tool, ID: l.x.ID, Text: l.x.Reason})
 		}
 		l.wakeLocked()
 		e.retireLocked(l)

@@ -283,6 +283,34 @@ func TestARetryAfterARestartRecoversAnIdempotentExecutionFromWhatWasSealed(t *te
 	}
 }
 
+func TestAnAttemptThatCameToNothingIsNotMadeAgainForASessionThatWasRevokedMeanwhile(t *testing.T) {
+	for tool, c := range map[string]struct {
+		verdict channel.Verdict
+		code    api.Code
+		state   execution.State
+	}{
+		"pay":     {channel.NotSent, api.CodeNotSent, execution.NotSent},
+		"release": {channel.Unknown, "", execution.Unknown},
+	} {
+		t.Run(tool, func(t *testing.T) {
+			r := newRig(t)
+			a := newAgent("1")
+			r.trust(a)
+			r.target.answer = func(int, channel.Request) channel.Outcome {
+				if err := r.RevokeSession(a.Run, "operator"); err != nil {
+					t.Error(err)
+				}
+				return channel.Outcome{Verdict: c.verdict, Reason: "the connection broke"}
+			}
+			got := r.call(background, a, tool, `{"order":"1"}`)
+			r.want(got, c.code, 1)
+			if got.State != c.state {
+				t.Errorf("it is %s", got.State)
+			}
+		})
+	}
+}
+
 func TestWhatProvablyWasNotSentIsTriedAgainAndThenGivenUp(t *testing.T) {
 	r := newRig(t)
 	a := newAgent("1")

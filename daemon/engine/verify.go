@@ -334,8 +334,7 @@ func (e *Engine) maySendAgainLocked(l *live) bool {
 	if e.locked || e.down || e.closing || e.quarant || !e.attachedLocked(l) {
 		return false
 	}
-	r := e.actingRunLocked(l)
-	return r != nil && !r.revoked && (!l.bySession || e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args))
+	return e.stillAllowedLocked(l)
 }
 
 // durableLocked waits for a commit, with the execution busy, and takes it back where the journal fails. It unlocks meanwhile.
