@@ -347,6 +347,21 @@ func TestAProcessThatBecameAnotherProgramIsRefusedAtDispatch(t *testing.T) {
 	r.want(<-done, api.CodeRunEnded, 0)
 }
 
+func TestEveryCallThatWaitsForItsRunsSessionIsToldOfItsOwnExecution(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.cfg.AnswerWithin = 500 * time.Millisecond })
+	first := newAgent("1")
+	r.trust(first)
+	second := newAgent("2")
+	for _, key := range []string{"one", "two"} { // both wait on one card, which is about the first
+		made := r.call(background, first, "pay", `{"order":"`+key+`"}`, key)
+		told := r.call(background, second, "pay", `{"order":"`+key+`"}`, key)
+		if told.ExecutionID != made.ExecutionID || !strings.Contains(string(told.Result), made.ExecutionID) {
+			t.Errorf("a call that belongs to %s was told of %s", made.ExecutionID, told.Result)
+		}
+	}
+	r.waitCards(1)
+}
+
 func TestRevokingASessionWithdrawsWhatWaits(t *testing.T) {
 	r := newRig(t)
 	a := newAgent("1")

@@ -21,9 +21,10 @@ type request struct {
 	run      *run
 	number   string
 	set      *actionSet
-	again    int       // how often it was read while the vault was locked
-	secrets  uint64    // Engine.secrets before the call was read
-	readings []reading // the contract in force first, then withdrawn ones that still have open executions
+	again    int                 // how often it was read while the vault was locked
+	awaited  execution.Execution // the earlier one whose result it gets once its run has a session
+	secrets  uint64              // Engine.secrets before the call was read
+	readings []reading           // the contract in force first, then withdrawn ones that still have open executions
 }
 
 // Call judges a call and carries it out, or attaches it to the execution that it belongs to.
@@ -62,11 +63,11 @@ func (e *Engine) waitCard(ctx context.Context, q *request, done <-chan struct{})
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := q.run.asking
-	if c == nil {
+	if q.run.asking == nil || q.awaited.ID == "" {
 		return call.Answer{}, false
 	}
-	x := c.earlier
+	// The card may be about another one, since all calls of the run wait on it.
+	x := q.awaited
 	b, _ := json.Marshal(pendingCall{ // strings always encode
 		State: x.State, ID: x.ID, Tool: x.Tool, WaitingFor: "approval",
 		Next: "this belongs to an earlier execution, and its result waits for the person's consent to this process. Nothing is sent for it. Call again with the same arguments",
@@ -256,6 +257,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 			e.mu.Unlock()
 			return nil, *a
 		}
+		q.awaited = found.x
 		done := e.askSessionLocked(q, found)
 		e.mu.Unlock()
 		return done, call.Answer{}
