@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 
 	"singlepass.dev/daemon/channel/sshchan/sshdtest"
 )
@@ -240,4 +243,41 @@ func TestAHostThatIsNotKnownOrShowsAnotherKeyGetsNothing(t *testing.T) {
 	}
 	m.wantRuns("v1", 0)
 	m.wantRuns("v2", 0)
+}
+
+func TestAnEncryptedSSHKeyIsTakenOverAndTheFileIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	m := newMigration(t)
+	c := m.agent(clientKinds[4], "stdio")
+	raw, err := ssh.ParseRawPrivateKey(m.sshd.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(raw, "", []byte("canary-not-a-secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := string(pem.EncodeToMemory(block))
+	file, right, wrong := m.write("id_ed25519", written), m.write("right", "canary-not-a-secret\n"), m.write("wrong", "something else\n")
+	m.spctl("credential", "remove", "db")
+	target := "ssh://" + m.sshd.User + "@" + m.sshd.Address()
+	take := func(more ...string) []string {
+		return append([]string{"credential", "import", "ssh", file, "--name", "db", "--target", target}, more...)
+	}
+	for _, refused := range [][]string{take("--key-passphrase-file", wrong), take()} { // at no terminal nothing is asked
+		if out, err := m.command(refused...).CombinedOutput(); err == nil || !strings.Contains(string(out), "passphrase") {
+			t.Errorf("%v: %v: %s", refused, err, out)
+		}
+	}
+	said := m.spctl(take("--key-passphrase-file", right)...)
+	if !strings.Contains(said, "added db (ssh-key)") || !strings.Contains(said, file+" was left as it is: delete it") {
+		t.Errorf("it says %s", said)
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != written {
+		t.Errorf("the file was changed: %v", err)
+	}
+	m.wipe("right")
+	call := c.call(request{tool: "migrate_once", args: map[string]any{"version": "v1"}})
+	m.begun()("well")
+	m.wantMigrated(must(t, call()), "v1", "well")
 }

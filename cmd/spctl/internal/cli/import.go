@@ -24,6 +24,7 @@ type found struct {
 	in    api.Credential
 	value []byte
 	where string // for people: which lines, or which variable
+	whole bool   // it is the whole file
 }
 
 // importCommand takes credentials over from where other programs keep them. The source is read and left alone: whoever used it still can, until the person deletes it.
@@ -42,6 +43,7 @@ standard input. Nothing secret is shown.`,
 		return c
 	}
 	// taken reads the file, finds what is in it, and adds that.
+	var key keyFlags // of ssh alone
 	taken := func(c *cobra.Command, args []string, usual string, find func(b []byte) ([]found, error)) error {
 		path := usual
 		if len(args) == 1 {
@@ -63,7 +65,7 @@ standard input. Nothing secret is shown.`,
 		for i := range list {
 			list[i].in.PerUse = perUse
 		}
-		return a.takeOver(c, path, list)
+		return a.takeOver(c, path, list, &key)
 	}
 
 	var machines []string
@@ -89,7 +91,7 @@ standard input. Nothing secret is shown.`,
 			setParams(c, &one)
 			return taken(c, args, ".aws/credentials", func(b []byte) ([]found, error) {
 				section, from, last, err := material.AWSProfile(b, profile)
-				return []found{{one, section, lines(from, last)}}, err
+				return []found{{in: one, value: section, where: lines(from, last)}}, err
 			})
 		},
 	})
@@ -117,7 +119,27 @@ upstream:NAME), or one of them, named by --variable, which can also be a bearer 
 	env.Flags().StringArrayVar(&of.Targets, "target", nil, "where it may be used (repeatable)")
 	env.Flags().StringVar(&of.Kind, "kind", "env", "env or bearer")
 	env.Flags().StringVar(&variable, "variable", "", "only this variable")
-	for _, c := range []*cobra.Command{aws, env} {
+
+	var login api.Credential
+	ssh := add(&cobra.Command{
+		Use: "ssh [FILE] --name NAME --target ssh://USER@HOST", Short: "an SSH private key, as kind ssh-key",
+		Long: `Adds an SSH private key (~/.ssh/id_ed25519 if none is named) as a credential of kind ssh-key. The passphrase of an
+encrypted one is asked for once, at the terminal or from --key-passphrase-file, and is not kept: the vault seals the key.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			one := login
+			one.Kind = "ssh-key"
+			if err := key.certified(&one); err != nil {
+				return err
+			}
+			return taken(c, args, ".ssh/id_ed25519", func(b []byte) ([]found, error) {
+				return []found{{in: one, value: b, where: "the key", whole: true}}, nil
+			})
+		},
+	})
+	ssh.Flags().StringVar(&login.Name, "name", "", "the credential's name")
+	ssh.Flags().StringArrayVar(&login.Targets, "target", nil, "the account on a host for which it may be used (repeatable)")
+	key.add(ssh, true)
+	for _, c := range []*cobra.Command{aws, env, ssh} {
 		_ = c.MarkFlagRequired("name")
 		_ = c.MarkFlagRequired("target")
 	}
@@ -140,7 +162,8 @@ func fromNetrc(b []byte, machines []string, prefix string) ([]found, error) {
 			name = fmt.Sprintf("%s-%d", name, names[name])
 		}
 		list = append(list, found{
-			api.Credential{Name: name, Kind: "basic", Username: l.Login, Targets: []string{"https://" + l.Machine + "/"}}, l.Password, lines(l.From, l.Last),
+			in:    api.Credential{Name: name, Kind: "basic", Username: l.Login, Targets: []string{"https://" + l.Machine + "/"}},
+			value: l.Password, where: lines(l.From, l.Last),
 		})
 	}
 	if len(list) == 0 {
@@ -162,7 +185,7 @@ func fromEnvironment(b []byte, in api.Credential, variable string) ([]found, err
 		for i, f := range all {
 			names[i] = f.Name
 		}
-		return []found{{in, b, "the variables " + strings.Join(names, ", ")}}, nil
+		return []found{{in: in, value: b, where: "the variables " + strings.Join(names, ", ")}}, nil
 	}
 	value := material.Get(all, variable)
 	if value == nil {
@@ -171,7 +194,7 @@ func fromEnvironment(b []byte, in api.Credential, variable string) ([]found, err
 	if in.Kind == "env" {
 		in.Place = variable
 	}
-	return []found{{in, value, "the variable " + variable}}, nil
+	return []found{{in: in, value: value, where: "the variable " + variable}}, nil
 }
 
 func lines(from, last int) string {
@@ -201,19 +224,22 @@ func (a *app) readSource(path string) ([]byte, error) {
 }
 
 // takeOver adds what was found, one by one, and says what to delete. What exists already is left alone, and the others are added all the same.
-func (a *app) takeOver(c *cobra.Command, path string, list []found) error {
+func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlags) error {
 	o, err := a.ask()
 	if err != nil {
 		return err
 	}
 	var failed *api.Error
 	var deletable []string
+	whole := false
 	for _, f := range list {
 		err := func() error {
 			value := secret.New(slices.Clone(f.value))
 			defer value.Wipe()
-			return exposed(value, func(b []byte) error {
-				return o.AddCredential(c.Context(), api.CredentialRequest{Credential: f.in, Secret: b})
+			return key.withKey(a, c, func(passphrase []byte) error {
+				return exposed(value, func(b []byte) error {
+					return o.AddCredential(c.Context(), api.CredentialRequest{Credential: f.in, Secret: b, KeyPassphrase: passphrase})
+				})
 			})
 		}()
 		if err != nil {
@@ -226,12 +252,14 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found) error {
 			continue
 		}
 		fmt.Fprintf(a.out, "added %s (%s) from %s; it is only ever sent to %s\n", oneLine(f.in.Name), f.in.Kind, oneLine(f.where), oneLine(strings.Join(f.in.Targets, ", ")))
-		deletable = append(deletable, f.where)
+		deletable, whole = append(deletable, f.where), f.whole
 	}
 	switch {
 	case len(deletable) == 0:
 	case path == "-":
 		fmt.Fprintln(a.out, "delete them where they came from: until then whoever can read that still has them")
+	case whole:
+		fmt.Fprintf(a.out, "%s was left as it is: delete it if nothing else uses it, or whoever can read it still has the key\n", oneLine(path))
 	default:
 		fmt.Fprintf(a.out, "%s was left as it is: delete from it %s, or whoever can read it still has them\n", oneLine(path), oneLine(strings.Join(deletable, ", ")))
 	}
