@@ -58,17 +58,17 @@ func (p *plan) outcome(a answer) channel.Outcome {
 	return o
 }
 
-// told is a reason without the secret: a host can put what it was told into its words about a connection or a session that it ends.
-func (p *plan) told(reason string) string {
-	if err := p.secret.Use(func(secret []byte) error {
-		s := scrub.New(secret)
-		defer s.Wipe()
-		reason, _ = s.String(reason)
-		return nil
-	}); err != nil {
-		return "why is withheld, because the secret was wiped before it could be scrubbed"
-	}
-	return reason
+// scrubber looks for the secret in a host's words about why it ends a connection or a session: it can put what it was told into them. It is nil, and finds nothing, where the secret was wiped
+// before the connection was made, so that no host was told. The caller wipes it.
+func (p *plan) scrubber() (s *scrub.Scrubber) {
+	_ = p.secret.Use(func(secret []byte) error { s = scrub.New(secret); return nil })
+	return s
+}
+
+// quoted is text without the secret.
+func quoted(s *scrub.Scrubber, text string) string {
+	text, _ = s.String(text)
+	return text
 }
 
 func (a *answer) scrub(s *scrub.Scrubber, b []byte, cut bool) []byte {

@@ -284,14 +284,16 @@ func (c *Channel) Verify(ctx context.Context, q channel.Query) channel.Finding {
 	p.limits.Total = min(p.limits.Total, verifyTotal)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limits.Total, fmt.Errorf("it took longer than the limit of %s", p.limits.Total))
 	defer cancel()
+	s := p.scrubber()
+	defer s.Wipe()
 	l, err := c.connect(ctx, p)
 	if err != nil {
-		return cannot("the host could not be asked: %s", p.told(err.Error()))
+		return cannot("the host could not be asked: %s", quoted(s, err.Error()))
 	}
 	defer l.close()
 	t, _, err := p.ask(ctx, l, "ask", nil)
 	if err != nil {
-		return cannot("the host did not say: %s", p.told(err.Error()))
+		return cannot("the host did not say: %s", quoted(s, err.Error()))
 	}
 	f := c.finding(p, t, q.Dispatched)
 	f.Evidence = evidence(p, t)

@@ -85,8 +85,10 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	p.attempt = attemptName(r.ExecutionID, r.Attempt)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limits.Total, fmt.Errorf("it took longer than the limit of %s", p.limits.Total))
 	defer cancel()
+	s := p.scrubber()
+	defer s.Wipe()
 	o := c.carryOut(ctx, p)
-	o.Reason = p.told(o.Reason)
+	o.Reason = quoted(s, o.Reason)
 	return o
 }
 
