@@ -279,7 +279,7 @@ func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	}
 	// While there is no daemon, a call is answered as not sent.
 	a.send(tool("2", "echo"))
-	if line := a.recv(); !strings.Contains(line, "daemon_not_running") || !strings.Contains(line, "nothing was sent") {
+	if line := a.recv(); !strings.Contains(line, "daemon_not_running") || !strings.Contains(line, "nothing was sent for it") {
 		t.Errorf("without a daemon a call was answered by %s", line)
 	}
 	e2 := enginetest.New(t)

@@ -63,7 +63,7 @@ func notSentAnswer(m *envelope.Message) []byte {
 	if string(m.Method) == "tools/call" {
 		return result(m.ID, envelope.Revision(m.Params) != "", true, map[string]string{
 			"code":    string(api.CodeNoDaemon),
-			"message": "the Singlepass daemon is not running; this call did not reach it and nothing was sent",
+			"message": "the Singlepass daemon is not running; this call did not reach it and nothing was sent for it",
 			"next":    "ask the person to start it (systemctl --user start singlepass), then call again",
 		})
 	}

@@ -98,7 +98,7 @@ func (e *Engine) enter(q *request) *call.Answer {
 }
 
 func shuttingDown() call.Answer {
-	return refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent", "call again in a moment with the same arguments", nil)
+	return refusal(api.CodeShuttingDown, "the daemon is stopping; nothing was sent for this call", "call again in a moment with the same arguments", nil)
 }
 
 // earlier is what a claim found.
@@ -219,7 +219,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 		if found, err = e.lookupLocked(q); err != nil {
 			e.mu.Unlock()
 			e.cfg.Logger.Error("looking up earlier executions", "error", err)
-			return nil, refusal(api.CodeInternal, "the records could not be read, so nothing was sent", "run spctl doctor", nil)
+			return nil, refusal(api.CodeInternal, "the records could not be read, so it is not known whether this was done before, and nothing was sent for this call", "call again in a moment with the same arguments, and do not make the same change in another way; the person sees what is wrong with spctl doctor", nil)
 		}
 		if found != nil && found.d == execution.AskAgain && e.recorded[found.x.ID] {
 			found.d = execution.HandOut // the person has chosen that before

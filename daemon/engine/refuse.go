@@ -94,7 +94,7 @@ func (e *Engine) refuseUnread(q *request, code api.Code, message string) call.An
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.recordRefusalLocked(q, code, message)
-	return refusal(code, message+"; nothing was sent", "connect again", nil)
+	return refusal(code, message+"; nothing was sent for this call", "connect again", nil)
 }
 
 // refuseLocked refuses a call with words for its code, and records that.
@@ -141,7 +141,7 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 		r.Message = "the call was refused"
 	}
 	if !strings.Contains(r.Message, "nothing was sent") {
-		r.Message += "; nothing was sent"
+		r.Message += "; nothing was sent for this call" // an earlier one like it may have been
 	}
 	if e.recordRefusalLocked(q, code, r.Message) && code == api.CodeVaultLocked {
 		e.cfg.Notify(Notice{Kind: "locked_call", Run: q.run.id, Tool: q.Tool, Text: "an agent asked for " + q.Tool + " while the vault is locked"})
@@ -155,7 +155,7 @@ func quoteName(s string) string { return "\"" + s + "\"" }
 func (e *Engine) refuseKeyLocked(q *request, f *earlier) call.Answer {
 	r := refusedCall{
 		Code: api.CodeKeyReused, ID: f.x.ID, State: string(f.x.State),
-		Message: "this idempotency key was used for a call with other arguments (" + f.x.ID + "); nothing was sent",
+		Message: "this idempotency key was used for a call with other arguments (" + f.x.ID + "); nothing was sent for this call",
 		Next:    "use the same key for every try of the same intent, and a fresh key for another one",
 	}
 	e.recordRefusalLocked(q, api.CodeKeyReused, r.Message)
@@ -174,7 +174,7 @@ func (e *Engine) refuseRunLocked(q *request) *call.Answer {
 		return nil
 	}
 	e.recordRefusalLocked(q, r.code, r.reason)
-	a := refusal(r.code, r.reason+"; nothing was sent", "do not repeat this call; tell the person what you wanted", nil)
+	a := refusal(r.code, r.reason+"; nothing was sent for this call", "do not repeat this call; tell the person what you wanted", nil)
 	return &a
 }
 

@@ -158,6 +158,8 @@ func recordFor(x execution.Execution, h hope) agentRecord {
 		r.Next = h.next()
 	case x.State.Open():
 		r.Next = "wait with execution_wait"
+	case x.State == execution.NotDone:
+		r.Next = "it was sent, and it was verified that the target did nothing"
 	default:
 		r.Next = "nothing was sent"
 	}

@@ -273,6 +273,10 @@ func TestSendingOnceMoreIsBounded(t *testing.T) {
 	if got.State != execution.NotDone || !bytes.Contains(got.Result, []byte("verified that the target did nothing")) {
 		t.Errorf("%s: %s", got.State, got.Result)
 	}
+	told := r.call(background, a, "execution_status", `{"execution_id":"`+got.ExecutionID+`"}`)
+	if bytes.Contains(told.Result, []byte("nothing was sent")) || !bytes.Contains(told.Result, []byte("verified that the target did nothing")) {
+		t.Errorf("it was sent twice, and the agent is told %s", told.Result)
+	}
 }
 
 func TestNothingIsSentAgainForASessionThatWasRevoked(t *testing.T) {
