@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +12,13 @@ import (
 
 func TestOnlyACrowdOfCallsIsLoadAndItIsOverSomeTimeAfterTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []bool
-		l := server.NewLoad(func(loaded bool) { told = append(told, loaded) })
+		var mu sync.Mutex
+		var told []bool // owner: mu
+		l := server.NewLoad(func(loaded bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, loaded)
+		})
 		call := func(n int) {
 			for range n {
 				l.Begin()
@@ -23,7 +29,10 @@ func TestOnlyACrowdOfCallsIsLoadAndItIsOverSomeTimeAfterTheLast(t *testing.T) {
 		}
 		expect := func(when string, want ...bool) {
 			t.Helper()
-			if synctest.Wait(); !slices.Equal(told, want) {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
 				t.Errorf("%s: told %v, not %v", when, told, want)
 			}
 		}
