@@ -291,7 +291,7 @@ func (e *Engine) afterLocked(l *live) {
 	}
 }
 
-// stillAllowedLocked says whether another attempt may be made by itself, as far as the person is concerned: the process lives, and what let it through was not ended meanwhile.
+// stillAllowedLocked says whether another attempt may be made without asking, by itself or for a repeat of the call, as far as the person is concerned: the process lives, and what let it through was not ended meanwhile.
 func (e *Engine) stillAllowedLocked(l *live) bool {
 	r := e.actingRunLocked(l)
 	return r != nil && !r.revoked && (!l.bySession || e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args))
@@ -408,7 +408,7 @@ func (e *Engine) recoverLocked(l *live, rd reading) {
 				e.cfg.Logger.Error("not sending again", "execution_id", id, "error", err)
 			} else {
 				l.effect, l.args = eff, args
-				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing && e.attachedLocked(l) && e.mayRepeatLocked(l) == nil {
+				if l.x.State == execution.Unknown && !e.locked && !e.down && !e.closing && e.attachedLocked(l) && e.mayRepeatLocked(l) == nil && e.stillAllowedLocked(l) {
 					e.sendLocked(l)
 				}
 			}
@@ -418,7 +418,7 @@ func (e *Engine) recoverLocked(l *live, rd reading) {
 		}()
 		return
 	}
-	if e.mayRepeatLocked(l) == nil {
+	if e.mayRepeatLocked(l) == nil && e.stillAllowedLocked(l) {
 		e.sendLocked(l)
 		return
 	}

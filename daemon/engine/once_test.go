@@ -307,6 +307,20 @@ func TestAnAttemptThatCameToNothingIsNotMadeAgainForASessionThatWasRevokedMeanwh
 			if got.State != c.state {
 				t.Errorf("it is %s", got.State)
 			}
+			if c.state != execution.Unknown {
+				return
+			}
+			// Nor for a repeat of the call, until the person has let the run act again.
+			r.target.answer = nil
+			again := r.call(background, a, tool, `{"order":"1"}`)
+			r.want(again, "", 1)
+			if again.ExecutionID != got.ExecutionID || again.State != execution.Unknown {
+				t.Errorf("its repeat is %s of %s", again.State, again.ExecutionID)
+			}
+			r.trust(a)
+			if again = r.call(background, a, tool, `{"order":"1"}`); again.ExecutionID != got.ExecutionID || again.State != execution.NotDelivered {
+				t.Errorf("after a new session its repeat is %s of %s", again.State, again.ExecutionID)
+			}
 		})
 	}
 }
