@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -575,36 +574,4 @@ func (r *rig) want(a call.Answer, code api.Code, effects int) {
 	if n := r.target.effects(); n != effects {
 		r.t.Errorf("%d effects, want %d", n, effects)
 	}
-}
-
-// kinds lists the kinds of the journal's entries, in order.
-func (r *rig) kinds() []string {
-	r.t.Helper()
-	if err := r.Note(struct {
-		Kind string `json:"kind"`
-	}{"test_barrier"}); err != nil {
-		r.t.Fatal(err)
-	}
-	var out []string
-	if err := r.records.Journal().Read(journal.Position{}, func(d journal.Durable) error {
-		var line struct {
-			Entry struct {
-				Kind string `json:"kind"`
-				Code string `json:"code"`
-			} `json:"entry"`
-		}
-		if err := json.Unmarshal(d.Line, &line); err != nil {
-			return err
-		}
-		out = append(out, line.Entry.Kind)
-		return nil
-	}); err != nil {
-		r.t.Fatal(err)
-	}
-	return out
-}
-
-func journalFiles(dir string) []string {
-	m, _ := filepath.Glob(filepath.Join(dir, "journal", "*"))
-	return m
 }
