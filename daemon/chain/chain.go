@@ -318,6 +318,9 @@ func (l *Line) AppendEvent(dst []byte) []byte {
 	return append(dst, l.Entry[l.event:]...)
 }
 
+// Members are the event's members with the brace that ends it, a part of the line: `"kind":"…",…}`.
+func (l *Line) Members() []byte { return l.Entry[l.event:] }
+
 // FollowsLine is Follows for a line whose hash was verified.
 func (l *Line) FollowsLine(before *Line) bool {
 	return l.Seq == before.Seq+1 && string(l.prev) == string(before.hash)

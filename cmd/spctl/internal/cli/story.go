@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"singlepass.dev/daemon/audit"
@@ -18,7 +19,7 @@ func story() *audit.Story {
 			if !slices.Contains(kinds, execution.Kind(l.Kind)) {
 				return nil
 			}
-			_, rest, ok := bytes.Cut(l.Entry, mark)
+			_, rest, ok := bytes.Cut(l.Members(), mark)
 			if !ok {
 				return nil
 			}
@@ -26,7 +27,7 @@ func story() *audit.Story {
 			return id
 		},
 		Teller: func() func([]byte, *chain.Line) error {
-			known := map[string]execution.Execution{}
+			open, over := map[string]execution.Execution{}, map[string]execution.Outline{}
 			var event []byte
 			return func(key []byte, l *chain.Line) error {
 				event = l.AppendEvent(event[:0])
@@ -34,16 +35,29 @@ func story() *audit.Story {
 				if err != nil {
 					return err
 				}
+				if e.ID != string(key) {
+					return fmt.Errorf("the event is of execution %q and has %q before that", e.ID, key)
+				}
 				at, err := l.At()
 				if err != nil {
 					return err
 				}
 				e.At = at
-				next, err := execution.Apply(known[string(key)], e)
+				x, isOpen := open[string(key)]
+				if o, ok := over[string(key)]; ok && !isOpen {
+					x = o.Execution(e.ID)
+				}
+				next, err := execution.Apply(x, e)
 				if err != nil {
 					return err
 				}
-				known[string(key)] = next
+				// Of what is over an outline is kept: a long journal is mostly that, and the collector would look through all of it again and again.
+				if o, ok := next.Outline(); ok {
+					delete(open, string(key))
+					over[string(key)] = o
+				} else {
+					open[string(key)] = next
+				}
 				return nil
 			}
 		},
