@@ -310,7 +310,7 @@ func (id *Identifier) holdBridge(pid, fd int) (*held, error) {
 	return h, nil
 }
 
-// isBridge says that the process runs the installed spctl as a bridge.
+// isBridge says that the process runs the installed spctl as a bridge: that very file, not one of the same content. A copy is its owner's, who can write to it and keep it from closing itself.
 func (id *Identifier) isBridge(h *held) (bool, error) {
 	if id.cfg.Bridge == "" || !slices.Contains(h.args[min(1, len(h.args)):], "mcp") {
 		return false, nil
@@ -318,12 +318,6 @@ func (id *Identifier) isBridge(h *held) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(id.cfg.Bridge, &st); err == nil && st.Dev == h.Device && st.Ino == h.Inode {
 		return true, nil
-	}
-	installed, err := id.digests.of(id.cfg.Bridge)
-	if err == nil {
-		if digest, err := id.digests.of(procPath(h.PID, "exe")); err == nil && digest == installed {
-			return true, h.alive()
-		}
 	}
 	if h.Exe == id.cfg.Bridge {
 		return false, fmt.Errorf("identifying a peer: process %d runs another %s than the installed one; restart the agent's MCP server", h.PID, h.Exe)

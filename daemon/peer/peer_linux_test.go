@@ -178,15 +178,20 @@ func TestATerminalsShellIsNoLauncher(t *testing.T) {
 func TestOnlyTheInstalledProgramInvokedAsMcpIsTheBridge(t *testing.T) {
 	bridge := copyOf(t, self(t), "spctl")
 	id, l := newIdentifier(t, peer.Config{Bridge: bridge}), listenUnix(t)
-	other := filepath.Join(t.TempDir(), "spctl")
+	other, same := filepath.Join(t.TempDir(), "spctl"), filepath.Join(t.TempDir(), "spctl")
 	if err := os.WriteFile(other, append(readFile(t, bridge), 'x'), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, nc := start(t, l, "connect", other, "mcp")
-	if got := identify(t, id, nc); got.Via != peer.ViaSocket || got.Agent.Exe != other {
-		t.Errorf("another program counts as the bridge: %+v", got)
+	if err := os.WriteFile(same, readFile(t, bridge), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	_, nc = start(t, l, "connect", bridge, "status")
+	for name, path := range map[string]string{"another program": other, "a copy": same} {
+		_, nc := start(t, l, "connect", path, "mcp")
+		if got := identify(t, id, nc); got.Via != peer.ViaSocket || got.Agent.Exe != path {
+			t.Errorf("%s counts as the bridge: %+v", name, got)
+		}
+	}
+	_, nc := start(t, l, "connect", bridge, "status")
 	if got := identify(t, id, nc); got.Via != peer.ViaSocket {
 		t.Error("the installed program counts as a bridge without being invoked as mcp")
 	}
@@ -196,15 +201,20 @@ func TestABridgeThatWasReplacedOnDiskIsRefused(t *testing.T) {
 	bridge := copyOf(t, self(t), "spctl")
 	id, l := newIdentifier(t, peer.Config{Bridge: bridge}), listenUnix(t)
 	_, nc := start(t, l, "connect", bridge, "mcp")
+	if got := identify(t, id, nc); got.Via != peer.ViaBridge {
+		t.Fatalf("before, it is %+v", got)
+	}
 	upgrade := bridge + ".new"
-	if err := os.WriteFile(upgrade, append(readFile(t, bridge), 'x'), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(upgrade, bridge); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := id.Identify(nc.(*net.UnixConn)); err == nil || !strings.Contains(err.Error(), "restart the agent's MCP server") {
-		t.Errorf("got %v", err)
+	for _, more := range []string{"x", ""} { // the same bytes in another file, too
+		if err := os.WriteFile(upgrade, append(readFile(t, self(t)), more...), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(upgrade, bridge); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := id.Identify(nc.(*net.UnixConn)); err == nil || !strings.Contains(err.Error(), "restart the agent's MCP server") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 

@@ -196,19 +196,23 @@ func TestTheInstalledProgramsCannotBeExchanged(t *testing.T) {
 	}
 }
 
-// A bridge that was changed is a program like any other: it is not taken for its parent. (One that is the same to the byte does the same, and is.)
+// A bridge that was copied or changed is a program like any other: it is not taken for its parent, and has no share in its parent's session.
 func TestAChangedBridgeSpeaksForItselfOnly(t *testing.T) {
 	s := begin(t)
 	a := s.agent()
 	s.paid(a, "1")
-	copied := filepath.Join(s.dir, "bridge")
-	if r := a.runs("/bin/sh", "-c", "cp "+filepath.Join(s.bin, "spctl")+" "+copied+"; printf x >> "+copied); r.Status != 0 {
-		t.Fatal(r.Out)
-	}
-	b := s.agentBy(copied)
-	b.pay("1")
-	if card := s.card(); card.Via != "socket" || card.Agent.Exe != copied || card.Agent.PID != b.bridge {
-		t.Errorf("it is taken for %+v by %s", card.Agent, card.Via)
+	for i, change := range []string{"printf x >> %s", "true %s"} {
+		copied := filepath.Join(s.dir, fmt.Sprintf("bridge%d", i))
+		if r := a.runs("/bin/sh", "-c", "cp "+filepath.Join(s.bin, "spctl")+" "+copied+"; "+fmt.Sprintf(change, copied)); r.Status != 0 {
+			t.Fatal(r.Out)
+		}
+		b := s.agentBy(copied)
+		b.pay("1")
+		card := s.card()
+		if card.Via != "socket" || card.Agent.Exe != copied || card.Agent.PID != b.bridge {
+			t.Errorf("%s: it is taken for %+v by %s", change, card.Agent, card.Via)
+		}
+		s.spctl("deny", card.Card)
 	}
 	s.wantActed(1)
 }
