@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,7 +131,11 @@ func begin(t *testing.T, env ...string) *stand {
 	s := &stand{t: t, bin: bin, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t), env: env}
 	s.write("passphrase", passphrase+"\n")
 	s.start()
-	s.spctl("init", "--no-keyring")
+	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "DBUS_SESSION_BUS_ADDRESS=") }) {
+		s.spctl("init")
+	} else {
+		s.spctl("init", "--no-keyring")
+	}
 	s.spctl("credential", "add", "bank", "--kind", "bearer", "--target", s.target.URL, "--value-file", s.write("token", canary))
 	if err := os.Remove(filepath.Join(dir, "token")); err != nil {
 		t.Fatal(err)
