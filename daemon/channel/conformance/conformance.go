@@ -5,6 +5,9 @@
 // target sent all that decides them; unknown and not_sent come without a result and with a reason; the secret is in nothing that is told. What it makes of each case is a table in the
 // channel's testdata, so that a change in what a lost answer means is seen in review. Write it with `go test . -run TestName -args -conformance.update`.
 //
+// The fifth fault, a daemon that is killed, is not one that a channel can tell of. This package's own test kills daemons, each with an attempt of every class at every boundary of every
+// channel, opens their journals again, and has the agent repeat its calls.
+//
 // A harness needs a real target, which fails at the place that the case says and whose ledger outlives it. Nothing sleeps: a hang ends when the harness reports that the target is
 // silent and the channel waits.
 package conformance
