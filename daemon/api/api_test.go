@@ -103,3 +103,31 @@ func TestTheRecordHasTheFieldsThatScriptsReadAndLeavesOutWhatIsNotKnown(t *testi
 		}
 	}
 }
+
+func TestAVerdictIsContradictedByWhatTheTargetSaidLast(t *testing.T) {
+	for _, c := range []struct {
+		state    string
+		findings []string
+		done     bool
+		against  string
+	}{
+		{"unknown", []string{"not_done"}, true, "not_done"},
+		{"unknown", []string{"not_done"}, false, ""},
+		{"unknown", []string{"done"}, false, "done"},
+		{"unknown", []string{"failed"}, false, "failed"},
+		{"unknown", []string{"running"}, false, "running"},
+		{"unknown", []string{"running"}, true, ""},
+		{"unknown", []string{"done", "cannot_tell"}, false, ""},
+		{"unknown", []string{"cannot_tell", "done"}, false, "done"},
+		{"unknown", nil, true, ""},
+		{"not_done", []string{"not_done"}, true, ""},
+	} {
+		r := api.Record{State: c.state}
+		for _, f := range c.findings {
+			r.Checks = append(r.Checks, api.Check{Finding: f})
+		}
+		if got := r.Contradicts(c.done); got != c.against {
+			t.Errorf("%s %v, done %v: %q speaks against it, want %q", c.state, c.findings, c.done, got, c.against)
+		}
+	}
+}

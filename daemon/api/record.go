@@ -278,6 +278,25 @@ type Verdict struct {
 	Note string `json:"note,omitempty"`
 }
 
+// Contradicts returns the finding that speaks against a verdict: what the target said when it was asked last. It is empty where nothing does; "could not be determined" speaks against
+// nothing. Whoever takes the verdict asks the operator whether it is to stand against that.
+func (r Record) Contradicts(done bool) (finding string) {
+	if r.State != "unknown" || len(r.Checks) == 0 {
+		return ""
+	}
+	switch last := r.Checks[len(r.Checks)-1].Finding; last {
+	case "not_done":
+		if done {
+			return last
+		}
+	case "done", "failed", "running":
+		if !done {
+			return last
+		}
+	}
+	return ""
+}
+
 // Checked is what the question to the target came to.
 type Checked struct {
 	Finding  string          `json:"finding"`            // done, failed, not_done, running, cannot_tell

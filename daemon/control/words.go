@@ -73,6 +73,9 @@ func summary(x execution.Execution) string {
 	case execution.Expired:
 		return "nobody answered in time, or it was cut short; nothing was sent"
 	case execution.Withdrawn:
+		if x.Code == string(api.RecordedInstead) {
+			return "answered with the recorded result of an earlier one; nothing was sent"
+		}
 		return "withdrawn before it was sent"
 	case execution.NotSent:
 		return "the target could not be reached; nothing was sent"

@@ -223,7 +223,7 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 		e.recorded[c.Earlier] = true
 		l.instead = c.Earlier
 		_, err = e.stepLocked(l, change{ev: execution.Event{
-			Kind: execution.KindWithdrawn, ID: l.x.ID, By: d.By, Code: codeRecorded, Reason: "the recorded result of " + c.Earlier + " was handed out instead",
+			Kind: execution.KindWithdrawn, ID: l.x.ID, By: d.By, Code: string(api.RecordedInstead), Reason: "the recorded result of " + c.Earlier + " was handed out instead",
 		}})
 		e.leaveCountLocked(l)
 	default:
@@ -236,9 +236,6 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 	e.retireLocked(l)
 	return err
 }
-
-// codeRecorded marks a withdrawn execution whose caller got an earlier one's result.
-const codeRecorded = "recorded_instead"
 
 func denialText(d approval.Decision) string {
 	if r := strings.TrimSpace(d.Reason); r != "" {

@@ -307,18 +307,6 @@ func foundText(finding string) string {
 	return cmp.Or(text, oneLine(finding))
 }
 
-// contradicted says in words what speaks against a verdict: the last thing that the target said when it was asked. "Could not be determined" speaks against nothing.
-func contradicted(r api.Record, done bool) string {
-	if r.State != "unknown" || len(r.Checks) == 0 {
-		return ""
-	}
-	last := r.Checks[len(r.Checks)-1]
-	if done == (last.Finding == "not_done") && slices.Contains([]string{"done", "failed", "running", "not_done"}, last.Finding) {
-		return foundText(last.Finding)
-	}
-	return ""
-}
-
 func (a *app) settle(c *cobra.Command, id string, done, overrule bool, note string) error {
 	o, err := a.ask()
 	if err != nil {
@@ -335,8 +323,8 @@ func (a *app) settle(c *cobra.Command, id string, done, overrule bool, note stri
 			fmt.Fprintln(a.out, "  "+oneLine(last.Reason))
 		}
 	}
-	if against := contradicted(before, done); against != "" && !overrule {
-		return usage("the target said otherwise when it was asked: %s", against).WithHint("spctl check %s asks it again; with --overrule your word stands against it", id)
+	if against := before.Contradicts(done); against != "" && !overrule {
+		return usage("the target said otherwise when it was asked: %s", foundText(against)).WithHint("spctl check %s asks it again; with --overrule your word stands against it", id)
 	}
 	r, err := o.Settle(c.Context(), id, api.Verdict{Done: done, Note: note})
 	if err != nil {
