@@ -236,7 +236,9 @@ func (v *View) Load() {
 			v.rows, v.last = v.without(rows), len(rows) < page
 			v.recount(day)
 			v.offer()
-			v.list.ScrollToTop()
+			if v.list.GetScrollOffset() > 0 { // a list that was not laid out yet cannot be scrolled
+				v.list.ScrollToTop()
+			}
 			v.Refresh()
 		})
 	})

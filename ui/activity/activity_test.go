@@ -107,6 +107,21 @@ func show(t testing.TB, records []api.Record) *rig {
 	return g
 }
 
+func TestAViewThatWasNotLaidOutYetCanBeRead(t *testing.T) {
+	looktest.Start(t, theme.VariantLight, "en_US.UTF-8")
+	j := &journal{records: calls(300)}
+	v, err := activity.New(activity.Config{Daemon: j, Records: j, Now: looktest.NewClock().Now, Go: func(f func()) { f() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Load()
+	v.Update(calls(1)[0])
+	v.Choose(calls(2)[1])
+	v.Load()
+	g := &rig{View: v, window: looktest.Window(t, v, 1100, 720)}
+	g.says(t, true, "deploy_release", "14:02")
+}
+
 func (g *rig) list() *widget.List {
 	for _, o := range test.LaidOutObjects(g.View) {
 		if l, ok := o.(*widget.List); ok {
