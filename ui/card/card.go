@@ -28,16 +28,13 @@ type Answerer interface {
 	Answer(ctx context.Context, card string, in api.CardAnswer) error
 }
 
-// Arming is how long a card has to be in sight before it takes an answer.
-const Arming = 700 * time.Millisecond
-
 // Config is what a View is made of.
 type Config struct {
 	Answerer Answerer                                        // required
 	Now      func() time.Time                                // required
 	Context  context.Context                                 // optional: ends with the window
 	Go       func(func())                                    // optional: how work is started; a goroutine
-	After    func(d time.Duration, f func()) (cancel func()) // optional: time.AfterFunc
+	After    look.After                                      // optional: look.AfterFunc
 	Answered func(card string, answer string, reason string) // optional: an answer of this view was taken
 }
 
@@ -46,15 +43,15 @@ type View struct {
 	look.Sheet
 	cfg    Config
 	card   api.Card
-	armed  bool
-	arming int // counts the times that arming began anew, so that a timer that was too late to be stopped arms nothing
-	cancel func()
+	arming *look.Arming
 	over   bool // answered, or void
 	asking bool // an answer is on its way
 
 	left                *look.Text
 	reason              *widget.Entry
 	deny, once, session *widget.Button
+	scope, lasts        *widget.Select // what a session would cover and for how long; nil where the answer is none
+	means               *look.Text
 	trouble             *fyne.Container
 }
 
@@ -70,12 +67,10 @@ func New(cfg Config) (*View, error) {
 		cfg.Go = func(f func()) { go f() }
 	}
 	if cfg.After == nil {
-		cfg.After = func(d time.Duration, f func()) func() {
-			t := time.AfterFunc(d, func() { fyne.Do(f) })
-			return func() { t.Stop() }
-		}
+		cfg.After = look.AfterFunc
 	}
-	v := &View{cfg: cfg, cancel: func() {}}
+	v := &View{cfg: cfg}
+	v.arming = look.NewArming(cfg.After, v.enable)
 	v.Init(v)
 	return v, nil
 }
@@ -91,7 +86,7 @@ func (v *View) Update(c api.Card) {
 		same := before.Question == c.Question && before.Fingerprint == c.Fingerprint && slices.Equal(before.Answers, c.Answers)
 		v.Set(v.head(), v.body(), nil)
 		if !same {
-			v.disarm()
+			v.arming.Disarm()
 		}
 		return
 	}
@@ -99,57 +94,24 @@ func (v *View) Update(c api.Card) {
 	v.unfocus()
 	foot := v.buttons()
 	v.Set(v.head(), v.body(), foot)
-	v.disarm()
+	v.arming.Disarm()
 }
 
-// unfocus takes the keyboard away from a button of the card before: Space must not answer this one.
+// unfocus takes the keyboard away from what the card before had: Space must not answer this one.
 func (v *View) unfocus() {
-	c := fyne.CurrentApp().Driver().CanvasForObject(v)
-	if c == nil {
-		return
-	}
-	switch f := c.Focused(); f {
-	case nil:
-	case v.once, v.session, v.deny, fyne.Focusable(v.reason):
-		c.Unfocus()
-	}
-}
-
-// disarm takes no answer until the card was in sight for a while.
-func (v *View) disarm() {
-	v.cancel()
-	v.armed = false
-	v.enable()
-	v.arming++
-	n := v.arming
-	v.cancel = v.cfg.After(Arming, func() {
-		if v.arming == n {
-			v.armed = true
-			v.enable()
-		}
-	})
+	look.Unfocus(v, v.once, v.session, v.deny, v.reason, v.scope, v.lasts)
 }
 
 // Sighted says that the card came into sight just now, from behind another page or window, or with its own: a click that was meant for what was there answers nothing.
 func (v *View) Sighted() {
 	if v.card.Card != "" && !v.over {
 		v.unfocus()
-		v.disarm()
+		v.arming.Disarm()
 	}
 }
 
 func (v *View) enable() {
-	on := v.armed && !v.over && !v.asking
-	for _, b := range []*widget.Button{v.deny, v.once, v.session} {
-		if b == nil {
-			continue
-		}
-		if on {
-			b.Enable()
-		} else {
-			b.Disable()
-		}
-	}
+	look.Open(v.arming.Armed() && !v.over && !v.asking, v.deny, v.once, v.session)
 }
 
 // Tick brings what depends on the time up to now.
@@ -174,8 +136,7 @@ func (v *View) Over(e api.CardEvent) {
 		return
 	}
 	v.over = true
-	v.cancel()
-	v.enable()
+	v.arming.Stop()
 	v.unfocus()
 	v.Set(nil, nil, []fyne.CanvasObject{Farewell(e)})
 }
@@ -351,42 +312,34 @@ func (v *View) buttons() []fyne.CanvasObject {
 	v.deny = widget.NewButton(words.Say("card.deny"), func() { v.answer("deny") })
 	v.once = widget.NewButton(words.Say("card.once"), func() { v.answer("once") })
 	right := []fyne.CanvasObject{look.Wide(110, 36, v.once)}
-	v.session = nil
+	v.session, v.scope, v.lasts = nil, nil, nil
+	v.means = look.Plain("", look.Style{Color: look.Muted, Size: theme.SizeNameCaptionText})
+	v.trouble = look.Rows(0)
+	rows := []fyne.CanvasObject{v.trouble}
 	if slices.Contains(v.card.Answers, "session") {
 		v.session = widget.NewButton(words.Say("card.session"), func() { v.answer("session") })
 		right = append(right, look.Wide(110, 36, v.session))
+		rows = append(rows, v.narrowing())
 	}
-	v.trouble = look.Rows(0)
-	return []fyne.CanvasObject{
-		v.trouble,
-		look.Line([]fyne.CanvasObject{look.Wide(120, 36, v.deny), look.Wide(260, 0, v.reason)}, right),
-		look.Plain(explain(v.card), look.Style{Color: look.Muted, Size: theme.SizeNameCaptionText}),
-	}
-}
-
-// explain says what the buttons mean for this card.
-func explain(c api.Card) string {
-	switch {
-	case c.Question == "session_and_use":
-		return words.Say("card.means_both")
-	case slices.Contains(c.Answers, "session"):
-		return words.Say("card.means_session")
-	}
-	return words.Say("card.means_once")
+	v.explain()
+	return append(rows, look.Line([]fyne.CanvasObject{look.Wide(120, 36, v.deny), look.Wide(260, 0, v.reason)}, right), v.means)
 }
 
 const maxReason = 1000 // bytes that the daemon takes
 
 func (v *View) answer(how string) {
-	if !v.armed || v.over || v.asking {
+	if !v.arming.Armed() || v.over || v.asking {
 		return
 	}
 	in := api.CardAnswer{Answer: how}
-	if how == "deny" {
+	switch how {
+	case "deny":
 		if v.reason.Validate() != nil {
 			return
 		}
 		in.Reason = v.reason.Text
+	case "session":
+		in.Scope, in.Minutes = v.chosen()
 	}
 	v.asking = true
 	v.enable()

@@ -3,6 +3,7 @@ package card_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/ui/card"
+	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/looktest"
 )
 
@@ -24,7 +26,11 @@ type answers struct {
 }
 
 func (a *answers) Answer(_ context.Context, card string, in api.CardAnswer) error {
-	a.taken = append(a.taken, card+" "+in.Answer+" "+in.Reason)
+	said := card + " " + in.Answer + " " + in.Reason
+	if in.Scope != "" || in.Minutes != 0 {
+		said += fmt.Sprintf("%s for %d minutes", in.Scope, in.Minutes)
+	}
+	a.taken = append(a.taken, said)
 	return a.err
 }
 
@@ -48,7 +54,7 @@ func show(t *testing.T, c api.Card) *rig {
 	return r
 }
 
-func (r *rig) arm() { r.clock.Pass(card.Arming) }
+func (r *rig) arm() { r.clock.Pass(look.ArmingDelay) }
 
 func (r *rig) button(t *testing.T, text string) *widget.Button {
 	t.Helper()
@@ -133,6 +139,72 @@ func TestASessionIsOfferedOnlyWhereTheDecisionIsOne(t *testing.T) {
 	}
 }
 
+func TestASessionCoversTheWholeProcessUnlessItIsNarrowed(t *testing.T) {
+	r := show(t, looktest.Card())
+	r.arm()
+	test.Tap(r.button(t, "Allow this session"))
+	if want := []string{looktest.Card().Card + " session "}; !slices.Equal(r.answers.taken, want) {
+		t.Errorf("got %v", r.answers.taken)
+	}
+}
+
+func TestASessionIsNarrowedByTheKeyboardAndSaysWhatItMeans(t *testing.T) {
+	r := show(t, looktest.Card())
+	r.arm()
+	choices := looktest.Selects(r.View)
+	right := &fyne.KeyEvent{Name: fyne.KeyRight}
+	r.window.Canvas().Focus(choices[0])
+	for _, want := range []string{"for the same action. It lasts until", "for the same action with the same arguments. It lasts until"} {
+		choices[0].TypedKey(right)
+		if shown := strings.Join(looktest.Texts(r.View), "\n"); !strings.Contains(shown, want) {
+			t.Errorf("it does not say %q but\n%s", want, shown)
+		}
+	}
+	choices[1].TypedKey(right)
+	choices[1].TypedKey(right)
+	if shown := strings.Join(looktest.Texts(r.View), "\n"); !strings.Contains(shown, "It lasts 15 minutes, or until the process ends if that is sooner. What asks every time still asks.") {
+		t.Errorf("it does not say for how long:\n%s", shown)
+	}
+	r.arm()
+	test.Tap(r.button(t, "Allow this session"))
+	if want := []string{looktest.Card().Card + " session arguments for 15 minutes"}; !slices.Equal(r.answers.taken, want) {
+		t.Errorf("got %v", r.answers.taken)
+	}
+}
+
+func TestTheSecondHalfOfADoubleClickOnAChoiceAnswersNothing(t *testing.T) {
+	r := show(t, looktest.Card())
+	r.arm()
+	looktest.Selects(r.View)[0].SetSelectedIndex(1)
+	test.Tap(r.button(t, "Allow this session")) // which lies where the menu was
+	if len(r.answers.taken) > 0 {
+		t.Fatalf("a click went through: %v", r.answers.taken)
+	}
+	r.arm()
+	test.Tap(r.button(t, "Allow this session"))
+	if want := []string{looktest.Card().Card + " session action for 0 minutes"}; !slices.Equal(r.answers.taken, want) {
+		t.Errorf("got %v", r.answers.taken)
+	}
+}
+
+func TestWhatWasChosenForOneCardDoesNotCountForTheNext(t *testing.T) {
+	r := show(t, looktest.Card())
+	looktest.Selects(r.View)[0].SetSelectedIndex(2)
+	looktest.Selects(r.View)[1].SetSelectedIndex(1)
+	r.window.Canvas().Focus(looktest.Selects(r.View)[0])
+	next := looktest.Card()
+	next.Card, next.Fingerprint = "card_2", "hmac-sha256:6b"
+	r.Update(next)
+	if f := r.window.Canvas().Focused(); f != nil {
+		t.Errorf("the focus is on %T", f)
+	}
+	r.arm()
+	test.Tap(r.button(t, "Allow this session"))
+	if want := []string{"card_2 session "}; !slices.Equal(r.answers.taken, want) {
+		t.Errorf("got %v", r.answers.taken)
+	}
+}
+
 func TestTheKeyboardReachesEveryAnswerAndStartsOnNone(t *testing.T) {
 	r := show(t, looktest.Card())
 	r.arm()
@@ -143,11 +215,18 @@ func TestTheKeyboardReachesEveryAnswerAndStartsOnNone(t *testing.T) {
 	var order []string
 	for range 12 {
 		c.FocusNext()
-		if b, ok := c.Focused().(*widget.Button); ok && !slices.Contains(order, b.Text) {
-			order = append(order, b.Text)
+		name := ""
+		switch f := c.Focused().(type) {
+		case *widget.Button:
+			name = f.Text
+		case *widget.Select:
+			name = f.Selected
+		}
+		if name != "" && !slices.Contains(order, name) {
+			order = append(order, name)
 		}
 	}
-	if want := []string{"As sent", "Deny", "Allow once", "Allow this session"}; !slices.Equal(order, want) {
+	if want := []string{"As sent", "whatever this process asks for", "until the process ends", "Deny", "Allow once", "Allow this session"}; !slices.Equal(order, want) {
 		t.Errorf("Tab goes through %v", order)
 	}
 }

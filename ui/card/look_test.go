@@ -12,6 +12,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/ui/card"
+	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/looktest"
 )
 
@@ -88,6 +89,16 @@ func TestEveryCardLooksAsItDid(t *testing.T) {
 			looktest.Markup(t, r.window, name)
 		})
 	}
+	for name, choose := range map[string][2]int{"session-action": {1, 0}, "session-arguments": {2, 0}, "session-hour": {0, 4}, "session-arguments-minutes": {2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			r := show(t, looktest.Card())
+			choices := looktest.Selects(r.View)
+			choices[0].SetSelectedIndex(choose[0])
+			choices[1].SetSelectedIndex(choose[1])
+			r.arm()
+			looktest.Markup(t, r.window, name)
+		})
+	}
 	t.Run("not armed", func(t *testing.T) { looktest.Markup(t, show(t, looktest.Card()).window, "unarmed") })
 	for name, e := range map[string]api.CardEvent{
 		"answered": {Event: "answered", By: "operator", Note: "once"}, "void": {Event: "void", Note: "the vault was locked"},
@@ -127,7 +138,7 @@ func TestPicturesOfCards(t *testing.T) {
 			c := looktest.Card()
 			kinds()[p.kind](&c)
 			v.Update(c)
-			clock.Pass(card.Arming)
+			clock.Pass(look.ArmingDelay)
 			looktest.Picture(t, v, p.w, p.h, p.scale, p.name)
 		})
 	}

@@ -33,6 +33,9 @@ func State(r api.Record) (Tone, Shape, string) {
 	case "expired":
 		return Calm, ShapeOver, words.Say("state.expired")
 	case "withdrawn":
+		if r.Code == api.RecordedInstead {
+			return Fine, ShapeStored, words.Say("state.recorded")
+		}
 		return Calm, ShapeBack, words.Say("state.withdrawn")
 	case "not_sent":
 		return Calm, ShapeNothing, words.Say("state.not_sent")

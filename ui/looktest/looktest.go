@@ -195,6 +195,9 @@ func all[T fyne.CanvasObject](o fyne.CanvasObject) []T {
 	return found
 }
 
+// Selects are the menus in an object that can be seen.
+func Selects(o fyne.CanvasObject) []*widget.Select { return all[*widget.Select](o) }
+
 // Radios are the choices in an object that can be seen.
 func Radios(o fyne.CanvasObject) []*widget.RadioGroup { return all[*widget.RadioGroup](o) }
 

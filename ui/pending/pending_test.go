@@ -14,7 +14,7 @@ import (
 	"fyne.io/fyne/v2/widget"
 
 	"singlepass.dev/daemon/api"
-	"singlepass.dev/ui/card"
+	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/looktest"
 	"singlepass.dev/ui/pending"
 )
@@ -103,7 +103,7 @@ func TestCardsAreGroupedByProcessAndAnsweredSingly(t *testing.T) {
 	if !r.Choose("card_4") {
 		t.Fatal("card_4 is not there")
 	}
-	r.clock.Pass(card.Arming)
+	r.clock.Pass(look.ArmingDelay)
 	for _, b := range looktest.Buttons(r.View) {
 		if b.Text == "Allow once" {
 			test.Tap(b)
@@ -117,7 +117,7 @@ func TestCardsAreGroupedByProcessAndAnsweredSingly(t *testing.T) {
 func TestANewCardNeverTakesThePlaceOfTheOneThatIsLookedAt(t *testing.T) {
 	list := cards(3)
 	r := show(t, pending.State{Cards: list[1:2]})
-	r.clock.Pass(card.Arming)
+	r.clock.Pass(look.ArmingDelay)
 	r.Update(pending.State{Cards: []api.Card{list[0], list[1], list[2]}})
 	if r.Chosen() != "card_1" {
 		t.Errorf("%s took the place", r.Chosen())
@@ -132,7 +132,7 @@ func TestANewCardNeverTakesThePlaceOfTheOneThatIsLookedAt(t *testing.T) {
 func TestTheNextCardIsNotArmedWhenTheOneBeforeIsGone(t *testing.T) {
 	list := cards(2)
 	r := show(t, pending.State{Cards: list})
-	r.clock.Pass(card.Arming)
+	r.clock.Pass(look.ArmingDelay)
 	r.Update(pending.State{Cards: list[1:]})
 	if r.Chosen() != "card_1" {
 		t.Fatalf("%q is looked at", r.Chosen())
@@ -246,7 +246,7 @@ func TestPictureOfMany(t *testing.T) {
 		fyne.CurrentApp().Settings().SetTheme(looktest.Theme(variant))
 		r.Update(pending.State{Cards: list, Open: []api.Record{looktest.Record("unknown", 2)}})
 		r.Choose("card_1")
-		r.clock.Pass(card.Arming)
+		r.clock.Pass(look.ArmingDelay)
 		looktest.Picture(t, r.View, 1100, 720, 1, name)
 	}
 }

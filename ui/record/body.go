@@ -108,6 +108,9 @@ func Result(r api.Record, now time.Time) fyne.CanvasObject {
 		}
 		return look.NewNotice(t, s, look.Paragraph(runs...))
 	}
+	if r.Code == api.RecordedInstead {
+		return say(look.Fine, look.ShapeStored, words.Say("result.recorded"), r.Reason)
+	}
 	switch r.State {
 	case "accepted", "authorized", "rejected", "expired", "withdrawn", "not_sent":
 		return say(look.Calm, look.ShapeNothing, words.Say("result.nothing_sent"), r.Reason)
@@ -173,13 +176,7 @@ func callers(r api.Record, card *api.Card, now time.Time) fyne.CanvasObject {
 func checks(r api.Record, now time.Time) fyne.CanvasObject {
 	var rows []fyne.CanvasObject
 	for _, c := range r.Checks {
-		found := map[string]string{
-			"done": words.Say("check.done"), "failed": words.Say("check.failed"), "not_done": words.Say("check.not_done"), "running": words.Say("check.running"),
-		}[c.Finding]
-		if found == "" {
-			found = words.Say("check.cannot_tell")
-		}
-		text := look.Clock(c.At, now) + "   " + found
+		text := look.Clock(c.At, now) + "   " + found(c.Finding)
 		if c.Times > 1 {
 			text += "   " + words.Count("check.times", c.Times)
 		}

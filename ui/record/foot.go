@@ -19,6 +19,8 @@ func (v *View) foot() []fyne.CanvasObject {
 	switch {
 	case v.panel == settling && v.record.State == "unknown":
 		list = v.settlePanel()
+	case v.panel == against && v.record.State == "unknown":
+		list = v.againstPanel()
 	case v.panel == again && v.may("once"):
 		list = v.againPanel()
 	case v.card != nil && v.own():
@@ -41,7 +43,7 @@ func (v *View) button(text string, f func()) fyne.CanvasObject {
 func (v *View) show(p panel) {
 	v.panel = p
 	v.Set(nil, nil, v.foot())
-	v.disarm() // a second click at the same place must not go through to what is there now
+	v.arming.Disarm() // a second click at the same place must not go through to what is there now
 }
 
 func caption(text string) fyne.CanvasObject {
@@ -151,5 +153,24 @@ func (v *View) settlePanel() []fyne.CanvasObject {
 		look.Rows(0, look.Plain(words.Say("settle.title"), look.Style{Bold: true}), v.verdict, effect),
 		v.note,
 		look.Line([]fyne.CanvasObject{back}, []fyne.CanvasObject{look.Wide(110, 36, write)}),
+	}
+}
+
+// againstPanel is the decision to let the person's word stand against the target's, apart from all others and in plain words.
+func (v *View) againstPanel() []fyne.CanvasObject {
+	said, causes := found(v.contra), words.Say("against.done_means")
+	mine := words.Say("settle.done")
+	if !v.word.Done {
+		mine, causes = words.Say("settle.not_done"), words.Say("against.not_done_means")
+	}
+	at := v.record.Checks[len(v.record.Checks)-1].At // there is one, or nothing would speak against the word
+	text := words.Say("against.text", "Time", look.Clock(at, v.cfg.Now()), "Target", said, "Word", mine)
+	stand := widget.NewButton(words.Say("against.stand"), v.overrule)
+	stand.Importance = widget.DangerImportance
+	back := v.button(words.Say("again.back"), v.back)
+	v.buttons = append(v.buttons, stand)
+	return []fyne.CanvasObject{
+		look.NewNotice(look.Wrong, look.ShapeWarning, look.Rows(-7, look.Plain(words.Say("against.title"), look.Style{Bold: true}), look.Body(text), look.Body(causes))),
+		look.Line([]fyne.CanvasObject{back}, []fyne.CanvasObject{look.Wide(110, 36, stand)}),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fyne.io/fyne/v2/theme"
 
 	"singlepass.dev/daemon/api"
+	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/looktest"
 	"singlepass.dev/ui/record"
 )
@@ -72,6 +73,22 @@ func TestEveryRecordLooksAsItDid(t *testing.T) {
 	})
 }
 
+func TestAWordAgainstTheTargetsLooksAsItDid(t *testing.T) {
+	for name, c := range map[string]struct{ finding, word string }{"against-not-done": {"not_done", "It happened"}, "against-done": {"done", "It did not happen"}} {
+		t.Run(name, func(t *testing.T) {
+			g := show(t, asked(c.finding), nil)
+			g.decide(t, c.word, "seen in its log")
+			g.arm()
+			looktest.Markup(t, g.window, name)
+		})
+	}
+	t.Run("recorded", func(t *testing.T) {
+		r := looktest.Record("withdrawn", 1)
+		r.Code, r.Reason = api.RecordedInstead, "the recorded result of act_01KKQ4V8Z0000000000000000A was handed out instead"
+		looktest.Markup(t, show(t, r, nil).window, "recorded")
+	})
+}
+
 func TestPicturesOfRecords(t *testing.T) {
 	for _, p := range []struct {
 		name, state string
@@ -96,7 +113,7 @@ func TestPicturesOfRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.Update(looktest.Record(p.state, p.callers), p.card)
-			clock.Pass(record.Arming)
+			clock.Pass(look.ArmingDelay)
 			looktest.Picture(t, v, p.w, p.h, p.scale, p.name)
 		})
 	}

@@ -29,17 +29,14 @@ type Daemon interface {
 	Payload(ctx context.Context, id string) (api.Payload, error)
 }
 
-// Arming is how long a record has to be in sight before it takes a decision.
-const Arming = 700 * time.Millisecond
-
 // Config is what a View is made of.
 type Config struct {
-	Daemon  Daemon                                          // required
-	Now     func() time.Time                                // required
-	Context context.Context                                 // optional: ends with the window
-	Go      func(func())                                    // optional: how work is started; a goroutine
-	After   func(d time.Duration, f func()) (cancel func()) // optional: time.AfterFunc
-	Decided func(card string)                               // optional: the card beside the record was answered here
+	Daemon  Daemon            // required
+	Now     func() time.Time  // required
+	Context context.Context   // optional: ends with the window
+	Go      func(func())      // optional: how work is started; a goroutine
+	After   look.After        // optional: look.AfterFunc
+	Decided func(card string) // optional: the card beside the record was answered here
 }
 
 // panel is what stands at the foot.
@@ -48,6 +45,7 @@ type panel int
 const (
 	choices  panel = iota // what can be done
 	settling              // it happened, or it did not
+	against               // that is not what the target said when it was asked: let your word stand against it?
 	again                 // send it a second time?
 )
 
@@ -58,15 +56,15 @@ type View struct {
 	record api.Record
 	card   *api.Card // the call that came again and waits for an answer; nil where the record stands alone
 	panel  panel
-	armed  bool
-	arming int // counts the times that arming began anew
-	cancel func()
+	arming *look.Arming
 	busy   bool
 	over   fyne.CanvasObject // what became of the card
 	said   fyne.CanvasObject // what the target, or the daemon, said last
 
 	note    *widget.Entry
 	verdict *widget.RadioGroup
+	word    api.Verdict // the person's, while it waits for being said against the target's
+	contra  string      // what the target said, as it was shown beside that
 	buttons []*widget.Button
 	opened  *fyne.Container // request and result, once they were asked for
 }
@@ -83,12 +81,10 @@ func New(cfg Config) (*View, error) {
 		cfg.Go = func(f func()) { go f() }
 	}
 	if cfg.After == nil {
-		cfg.After = func(d time.Duration, f func()) func() {
-			t := time.AfterFunc(d, func() { fyne.Do(f) })
-			return func() { t.Stop() }
-		}
+		cfg.After = look.AfterFunc
 	}
-	v := &View{cfg: cfg, cancel: func() {}, opened: look.Rows(10)}
+	v := &View{cfg: cfg, opened: look.Rows(10)}
+	v.arming = look.NewArming(cfg.After, v.enable)
 	v.Init(v)
 	return v, nil
 }
@@ -117,7 +113,7 @@ func (v *View) Update(r api.Record, c *api.Card) {
 	}
 	v.unfocus()
 	v.Set(v.head(), v.body(), v.foot())
-	v.disarm()
+	v.arming.Disarm()
 }
 
 // Over says what became of the card beside the record.
@@ -137,52 +133,26 @@ func (v *View) Say(o fyne.CanvasObject) {
 }
 
 func (v *View) unfocus() {
-	c := fyne.CurrentApp().Driver().CanvasForObject(v)
-	if c == nil {
-		return
-	}
+	list := make([]fyne.Focusable, 0, len(v.buttons))
 	for _, b := range v.buttons {
-		if c.Focused() == fyne.Focusable(b) {
-			c.Unfocus()
-		}
+		list = append(list, b)
 	}
-}
-
-func (v *View) disarm() {
-	v.cancel()
-	v.armed = false
-	v.enable()
-	v.arming++
-	n := v.arming
-	v.cancel = v.cfg.After(Arming, func() {
-		if v.arming == n {
-			v.armed = true
-			v.enable()
-		}
-	})
+	look.Unfocus(v, list...)
 }
 
 // Sighted says that the record came into sight just now: a click that was meant for what was there decides nothing.
 func (v *View) Sighted() {
 	if v.record.ExecutionID != "" {
 		v.unfocus()
-		v.disarm()
+		v.arming.Disarm()
 	}
 }
 
-func (v *View) enable() {
-	for _, b := range v.buttons {
-		if v.armed && !v.busy {
-			b.Enable()
-		} else {
-			b.Disable()
-		}
-	}
-}
+func (v *View) enable() { look.Open(v.arming.Armed() && !v.busy, v.buttons...) }
 
 // work does something of the daemon's in a goroutine, with the buttons shut meanwhile, and shows the error if there is one.
 func (v *View) work(f func(ctx context.Context) (done func(), err error)) {
-	if !v.armed || v.busy {
+	if !v.arming.Armed() || v.busy {
 		return
 	}
 	v.busy = true
@@ -237,27 +207,75 @@ func (v *View) check() {
 
 // Finding says what the target answered when it was asked.
 func Finding(c api.Checked) fyne.CanvasObject {
-	tone, shape, text := look.Careful, look.ShapeUnknown, words.Say("check.cannot_tell")
+	tone, shape := look.Careful, look.ShapeUnknown
 	switch c.Finding {
 	case "done":
-		tone, shape, text = look.Fine, look.ShapeDone, words.Say("check.done")
+		tone, shape = look.Fine, look.ShapeDone
 	case "failed":
-		tone, shape, text = look.Wrong, look.ShapeFailed, words.Say("check.failed")
+		tone, shape = look.Wrong, look.ShapeFailed
 	case "not_done":
-		tone, shape, text = look.Calm, look.ShapeNothing, words.Say("check.not_done")
+		tone, shape = look.Calm, look.ShapeNothing
 	case "running":
-		tone, shape, text = look.Working, look.ShapeSent, words.Say("check.running")
+		tone, shape = look.Working, look.ShapeSent
 	}
-	runs := []look.Run{{Text: text, Style: look.Style{Bold: true}}}
+	runs := []look.Run{{Text: found(c.Finding), Style: look.Style{Bold: true}}}
 	if c.Text != "" {
 		runs = append(runs, look.Run{Text: "  " + c.Text, Style: look.Style{Color: look.Muted}})
 	}
 	return look.NewNotice(tone, shape, look.Paragraph(runs...))
 }
 
+// found says in words what the target said when it was asked.
+func found(finding string) string {
+	switch finding {
+	case "done":
+		return words.Say("check.done")
+	case "failed":
+		return words.Say("check.failed")
+	case "not_done":
+		return words.Say("check.not_done")
+	case "running":
+		return words.Say("check.running")
+	}
+	return words.Say("check.cannot_tell")
+}
+
+// settle writes the person's word down, unless the target said otherwise when it was asked: then it asks whether the word is to stand against that.
 func (v *View) settle() {
-	in := api.Verdict{Done: v.verdict.Selected == words.Say("settle.done"), Note: v.note.Text}
-	id := v.record.ExecutionID
+	if !v.arming.Armed() || v.busy {
+		return
+	}
+	v.word = api.Verdict{Done: v.verdict.Selected == words.Say("settle.done"), Note: v.note.Text}
+	if v.contra = v.record.Contradicts(v.word.Done); v.contra != "" {
+		v.show(against)
+		return
+	}
+	v.write()
+}
+
+// overrule writes the person's word down against the target's, if that still is what the person was shown.
+func (v *View) overrule() {
+	switch said := v.record.Contradicts(v.word.Done); said {
+	case v.contra:
+		v.write()
+	case "":
+		v.back()
+	default:
+		v.contra = said
+		v.show(against)
+	}
+}
+
+// back shows the person's word again as it was chosen and typed.
+func (v *View) back() {
+	word, note := v.verdict.Selected, v.note.Text
+	v.show(settling)
+	v.note.SetText(note)
+	v.verdict.SetSelected(word)
+}
+
+func (v *View) write() {
+	id, in := v.record.ExecutionID, v.word
 	v.work(func(ctx context.Context) (func(), error) {
 		r, err := v.cfg.Daemon.Settle(ctx, id, in)
 		return func() {
@@ -353,6 +371,9 @@ func (v *View) headline() string {
 		return words.Say("headline.stored", "Time", look.Clock(r.CompletedAt, now))
 	case "not_done":
 		return words.Say("headline.not_done")
+	}
+	if r.Code == api.RecordedInstead {
+		return words.Say("headline.recorded")
 	}
 	return words.Say("headline.nothing")
 }

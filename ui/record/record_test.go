@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fyne.io/fyne/v2"
 	"fyne.io/fyne/v2/test"
@@ -13,6 +14,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/ui/card"
+	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/looktest"
 	"singlepass.dev/ui/record"
 )
@@ -71,7 +73,7 @@ func show(t *testing.T, r api.Record, c *api.Card) *rig {
 	return g
 }
 
-func (g *rig) arm() { g.clock.Pass(record.Arming) }
+func (g *rig) arm() { g.clock.Pass(look.ArmingDelay) }
 
 func (g *rig) buttons() []string {
 	var list []string
@@ -201,6 +203,105 @@ func TestAVerdictSaysBeforeWhatItWillCauseAndIsWrittenWithItsNote(t *testing.T) 
 		t.Errorf("asked %v", g.daemon.asked)
 	}
 	g.says(t, "Written to the journal.", "It was sent, and the target did nothing.")
+}
+
+// asked is an unknown outcome of which the target said something when it was asked.
+func asked(finding string) api.Record {
+	r := looktest.Record("unknown", 2)
+	r.Class = "status_query"
+	r.Checks = []api.Check{{At: looktest.Now.Add(-time.Minute), Finding: finding, Source: "status_query", By: "operator", Evidence: "GET /v1/releases/act_… answered"}}
+	return r
+}
+
+func (g *rig) decide(t *testing.T, word, note string) {
+	t.Helper()
+	g.tap(t, "Decide what happened…")
+	g.arm()
+	looktest.Radios(g.View)[0].SetSelected(word)
+	test.Type(looktest.Entries(g.View)[0], note)
+	g.tap(t, "Write it down")
+}
+
+func TestAWordAgainstTheTargetsTakesAConfirmationOfItsOwn(t *testing.T) {
+	for _, c := range []struct{ finding, word, written, says string }{
+		{"not_done", "It happened", "done", "it said: “The target did nothing.” Your word is: “It happened”."},
+		{"done", "It did not happen", "not done", "it said: “The target did it.” Your word is: “It did not happen”."},
+		{"failed", "It did not happen", "not done", "it said: “The target says that it failed.”"},
+		{"running", "It did not happen", "not done", "it said: “It is still under way at the target.”"},
+	} {
+		g := show(t, asked(c.finding), nil)
+		g.daemon.settled = looktest.Record("not_done", 2)
+		g.decide(t, c.word, "seen there")
+		if len(g.daemon.asked) > 0 {
+			t.Fatalf("%s: it was written without a word about the target's: %v", c.finding, g.daemon.asked)
+		}
+		g.says(t, "The target said otherwise", "Asked at 14:01:30, "+c.says)
+		g.tap(t, "Let my word stand against it") // at once, as a double click does
+		if len(g.daemon.asked) > 0 {
+			t.Fatalf("%s: a double click went through: %v", c.finding, g.daemon.asked)
+		}
+		g.arm()
+		g.tap(t, "Let my word stand against it")
+		if want := []string{"settle " + looktest.Record("unknown", 1).ExecutionID + " " + c.written + ": seen there"}; !slices.Equal(g.daemon.asked, want) {
+			t.Errorf("%s: asked %v", c.finding, g.daemon.asked)
+		}
+	}
+}
+
+func TestAWordThatTheTargetSharesOrCouldNotSayIsWrittenAtOnce(t *testing.T) {
+	for finding, word := range map[string]string{"not_done": "It did not happen", "done": "It happened", "cannot_tell": "It happened"} {
+		g := show(t, asked(finding), nil)
+		g.decide(t, word, "")
+		if len(g.daemon.asked) != 1 {
+			t.Errorf("%s, %q: asked %v", finding, word, g.daemon.asked)
+		}
+	}
+}
+
+func TestGoingBackFromAWordAgainstTheTargetsKeepsWhatWasTyped(t *testing.T) {
+	g := show(t, asked("not_done"), nil)
+	g.decide(t, "It happened", "seen there")
+	g.arm()
+	g.tap(t, "Back")
+	if note, word := looktest.Entries(g.View)[0].Text, looktest.Radios(g.View)[0].Selected; note != "seen there" || word != "It happened" {
+		t.Errorf("got %q and %q", note, word)
+	}
+	if len(g.daemon.asked) > 0 {
+		t.Errorf("asked %v", g.daemon.asked)
+	}
+}
+
+func TestAnotherWordOfTheTargetsIsShownBeforeOneStandsAgainstIt(t *testing.T) {
+	g := show(t, asked("done"), nil)
+	g.decide(t, "It did not happen", "")
+	g.arm()
+	g.Update(asked("running"), nil) // it was asked again, from elsewhere
+	g.tap(t, "Let my word stand against it")
+	if len(g.daemon.asked) > 0 {
+		t.Fatalf("asked %v", g.daemon.asked)
+	}
+	g.says(t, "it said: “It is still under way at the target.”")
+	g.Update(asked("cannot_tell"), nil)
+	g.arm()
+	g.tap(t, "Let my word stand against it")
+	if len(g.daemon.asked) > 0 {
+		t.Fatalf("asked %v", g.daemon.asked)
+	}
+	g.arm()
+	g.tap(t, "Write it down")
+	if len(g.daemon.asked) != 1 {
+		t.Errorf("asked %v", g.daemon.asked)
+	}
+}
+
+func TestARepeatThatGotTheRecordedResultIsNotCalledWithdrawn(t *testing.T) {
+	r := looktest.Record("withdrawn", 1)
+	r.Code, r.Reason = api.RecordedInstead, "the recorded result of act_1 was handed out instead"
+	g := show(t, r, nil)
+	g.says(t, "Answered with the recorded result", "Nothing was sent. It was answered with the recorded result of the earlier call.")
+	if shown := strings.Join(looktest.Texts(g.View), "\n"); strings.Contains(shown, "Withdrawn") {
+		t.Errorf("it says\n%s", shown)
+	}
 }
 
 func TestTheTargetIsAskedAndItsWordShown(t *testing.T) {

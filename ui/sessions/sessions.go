@@ -5,6 +5,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,7 +25,7 @@ import (
 // Daemon knows the sessions. It is called in goroutines of the view's.
 type Daemon interface {
 	Sessions(ctx context.Context) ([]api.Session, error)
-	RevokeSession(ctx context.Context, run string) error
+	RevokeSession(ctx context.Context, id string) error // of a run, or of the card that gave one session of several
 }
 
 // Config is what a View is made of.
@@ -87,7 +88,7 @@ func (v *View) Update(list []api.Session) {
 		if n := b.At.Compare(a.At); n != 0 {
 			return n
 		}
-		return strings.Compare(a.Run, b.Run)
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Card, b.Card))
 	})
 	v.draw()
 }
@@ -124,7 +125,8 @@ func (v *View) one(s api.Session) fyne.CanvasObject {
 	revoke := widget.NewButton(words.Say("sessions.revoke"), nil)
 	revoke.OnTapped = func() {
 		revoke.Disable()
-		v.work.Do(func(ctx context.Context) error { return v.cfg.Daemon.RevokeSession(ctx, s.Run) }, func(err error) {
+		// A process can have several, each with its own button.
+		v.work.Do(func(ctx context.Context) error { return v.cfg.Daemon.RevokeSession(ctx, cmp.Or(s.Card, s.Run)) }, func(err error) {
 			v.trouble = nil
 			if err != nil {
 				v.trouble = look.Trouble(err)
@@ -132,7 +134,7 @@ func (v *View) one(s api.Session) fyne.CanvasObject {
 				v.draw()
 				return
 			}
-			v.Update(slices.DeleteFunc(slices.Clone(v.sessions), func(o api.Session) bool { return o.Run == s.Run }))
+			v.Update(slices.DeleteFunc(slices.Clone(v.sessions), func(o api.Session) bool { return o.Run == s.Run && (s.Card == "" || o.Card == s.Card) }))
 		})
 	}
 	title := look.Label(look.Brief(look.Program(s.Actor), 40)+"  "+words.Say("card.pid", "PID", s.Agent.PID), look.Style{Bold: true})
@@ -146,9 +148,26 @@ func (v *View) one(s api.Session) fyne.CanvasObject {
 	}
 	rows = append(rows, look.Facts(
 		look.Fact{Name: words.Say("card.program"), Value: look.Rows(-6, look.Plain(exe, look.Style{Mono: true}), look.Marked(tone, shape, assurance))},
+		look.Fact{Name: words.Say("sessions.covers"), Value: look.Body(covers(s, now))},
 		look.Fact{Name: words.Say("sessions.since"), Value: look.Body(words.Say("sessions.at", "Time", look.Clock(s.At, now), "Ago", look.Ago(s.At, now)))},
 		look.Fact{Name: words.Say("sessions.so_far"), Value: look.Body(calls)},
 		look.Fact{Name: words.Say("filter.run"), Value: look.Plain(s.Run, look.Style{Mono: true, Color: look.Muted})},
 	))
 	return look.NewPanel(look.Rows(4, rows...))
+}
+
+// covers says what a session is for, and until when.
+func covers(s api.Session, now time.Time) string {
+	tool := look.Brief(s.Tool, 60)
+	text := words.Say("sessions.covers_run")
+	switch s.Scope {
+	case "action":
+		text = words.Say("sessions.covers_action", "Tool", tool)
+	case "arguments":
+		text = words.Say("sessions.covers_arguments", "Tool", tool, "Card", s.Card)
+	}
+	if s.Until.IsZero() {
+		return text + " " + words.Say("sessions.until_end")
+	}
+	return text + " " + words.Say("sessions.until", "Time", look.Clock(s.Until, now))
 }

@@ -35,7 +35,11 @@ func two() []api.Session {
 		},
 		{
 			Run: "run_2", Actor: "script:/home/a/bin/agent.py", By: "operator", At: looktest.Now.Add(-3 * time.Minute), Agent: api.Process{PID: 5001, Exe: "/usr/bin/python3", Script: "/home/a/bin/agent.py"},
-			Assurance: "yours, and unchanged since it was first seen", Suspended: true, Calls: 1,
+			Assurance: "yours, and unchanged since it was first seen", Suspended: true, Calls: 1, Scope: "run", Card: "card_1",
+		},
+		{
+			Run: "run_2", Actor: "script:/home/a/bin/agent.py", By: "operator", At: looktest.Now.Add(-4 * time.Minute), Agent: api.Process{PID: 5001, Exe: "/usr/bin/python3", Script: "/home/a/bin/agent.py"},
+			Assurance: "yours, and unchanged since it was first seen", Calls: 1, Scope: "arguments", Tool: "deploy_release", Card: "card_2", Until: looktest.Now.Add(11 * time.Minute),
 		},
 	}
 }
@@ -68,12 +72,35 @@ func TestSessionsSayWhoMayActSinceWhenAndHowOften(t *testing.T) {
 func TestOnePressEndsOneSession(t *testing.T) {
 	d := &daemon{list: two()}
 	v, _ := show(t, d, theme.VariantLight)
-	test.Tap(looktest.Buttons(v)[1]) // the older one
+	test.Tap(looktest.Buttons(v)[2]) // the oldest one, from before sessions named their cards
 	if len(d.revoked) != 1 || d.revoked[0] != "run_1" {
 		t.Errorf("revoked %v", d.revoked)
 	}
 	if strings.Contains(strings.Join(looktest.Texts(v), "\n"), "claude  pid 4242") {
 		t.Error("it is still there")
+	}
+}
+
+func TestOneOfTwoSessionsOfAProcessIsEndedAlone(t *testing.T) {
+	d := &daemon{list: two()}
+	v, _ := show(t, d, theme.VariantLight)
+	test.Tap(looktest.Buttons(v)[1])
+	if len(d.revoked) != 1 || d.revoked[0] != "card_2" {
+		t.Errorf("revoked %v", d.revoked)
+	}
+	shown := strings.Join(looktest.Texts(v), "\n")
+	if strings.Contains(shown, "deploy_release only") || !strings.Contains(shown, "agent.py  pid 5001") {
+		t.Errorf("it says %s", shown)
+	}
+}
+
+func TestASessionSaysWhatItCoversAndUntilWhen(t *testing.T) {
+	v, _ := show(t, &daemon{list: two()}, theme.VariantLight)
+	shown := strings.Join(looktest.Texts(v), "\n")
+	for _, s := range []string{"Whatever it asks for. Until the process ends.", "deploy_release only, with the arguments of card_2. Until 14:13:30, or until the process ends if that is sooner."} {
+		if !strings.Contains(shown, s) {
+			t.Errorf("it does not say %q but\n%s", s, shown)
+		}
 	}
 }
 
