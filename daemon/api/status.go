@@ -7,15 +7,18 @@ import (
 
 // Status is `spctl status --json`. It needs no proof, so it holds nothing about what was asked or done.
 type Status struct {
-	Vault      string    `json:"vault"`             // locked, unlocked, uninitialized
-	Keyring    string    `json:"keyring"`           // used, not_used, unavailable; empty before init
-	Reason     string    `json:"reason,omitempty"`  // why the keyring is unavailable, or why it locked
-	Pending    int       `json:"pending"`           // cards that wait
-	Unknown    int       `json:"unknown"`           // executions whose outcome is not known
-	Journal    string    `json:"journal"`           // ok, quarantine, unavailable
-	Problem    string    `json:"problem,omitempty"` // of the journal
-	Head       *Head     `json:"head,omitempty"`
-	Refused    *Refused  `json:"refused,omitempty"` // nil where nothing was
+	Vault   string   `json:"vault"`             // locked, unlocked, uninitialized
+	Keyring string   `json:"keyring"`           // used, not_used, unavailable; empty before init
+	Reason  string   `json:"reason,omitempty"`  // why the keyring is unavailable, or why it locked
+	Pending int      `json:"pending"`           // cards that wait
+	Unknown int      `json:"unknown"`           // executions whose outcome is not known
+	Journal string   `json:"journal"`           // ok, quarantine, unavailable
+	Problem string   `json:"problem,omitempty"` // of the journal
+	Head    *Head    `json:"head,omitempty"`
+	Refused *Refused `json:"refused,omitempty"` // nil where nothing was
+
+	RefusedClients *RefusedClients `json:"refused_clients,omitempty"` // nil where nothing was
+
 	Sessions   int       `json:"sessions"`
 	Actions    int       `json:"actions"`         // accepted contracts
 	Changed    int       `json:"actions_changed"` // contract files that wait for the operator
@@ -36,6 +39,15 @@ type Refused struct {
 	Last        time.Time `json:"last"`              // the newest of both
 	LastPID     int       `json:"last_pid,omitzero"` // and the process it came from
 	LastCode    Code      `json:"last_code"`
+}
+
+// RefusedClients counts the HTTP requests of agents that came without a token that counts, since the daemon started.
+type RefusedClients struct {
+	Count     int       `json:"count"`
+	Last      time.Time `json:"last"`
+	LastPID   int       `json:"last_pid,omitzero"`
+	LastActor string    `json:"last_actor,omitempty"`
+	LastWhy   string    `json:"last_why"`
 }
 
 // Head is where the journal stands.
@@ -201,6 +213,38 @@ type Setting struct {
 // SettingRequest changes one; no value means its default.
 type SettingRequest struct {
 	Value *string `json:"value"`
+}
+
+// HTTPClient is a client that has a token for the MCP listener on loopback.
+type HTTPClient struct {
+	Client string    `json:"client"`
+	Issued time.Time `json:"issued"`
+	File   string    `json:"file,omitempty"`    // where its token was written
+	Used   time.Time `json:"used,omitzero"`     // last, since the daemon started
+	UsedBy string    `json:"used_by,omitempty"` // the actor that had it then
+}
+
+// HTTPClientRequest makes a client's token, in place of an earlier one.
+type HTTPClientRequest struct {
+	Client string `json:"client"`
+	File   string `json:"file,omitempty"`
+}
+
+// HTTPClientToken is a token on its way to its file. The daemon keeps no more than a keyed digest of it.
+type HTTPClientToken struct {
+	Token    string `json:"token"`
+	URL      string `json:"url"`
+	Replaced bool   `json:"replaced,omitempty"` // an earlier one, which counts no more
+}
+
+// HTTPTokenCheck asks whether a token counts.
+type HTTPTokenCheck struct {
+	Token string `json:"token"`
+}
+
+// HTTPTokenState answers it: "known", "unknown", or "unchecked" before the vault was opened for the first time.
+type HTTPTokenState struct {
+	State string `json:"state"`
 }
 
 // Quarantine ends a quarantine.

@@ -527,6 +527,27 @@ func (o *Operator) ChangeSetting(ctx context.Context, key string, value *string)
 	return call[api.Setting](ctx, o, http.MethodPut, "/v1/settings/"+url.PathEscape(key), true, api.SettingRequest{Value: value})
 }
 
+// HTTPClients lists the clients that have a token for MCP over HTTP.
+func (o *Operator) HTTPClients(ctx context.Context) ([]api.HTTPClient, error) {
+	return call[[]api.HTTPClient](ctx, o, http.MethodGet, "/v1/http-clients", true, nil)
+}
+
+// IssueHTTPToken makes a client's token; an earlier one of the same name counts no more.
+func (o *Operator) IssueHTTPToken(ctx context.Context, in api.HTTPClientRequest) (api.HTTPClientToken, error) {
+	return call[api.HTTPClientToken](ctx, o, http.MethodPost, "/v1/http-clients", true, in)
+}
+
+// RevokeHTTPToken ends a client's token.
+func (o *Operator) RevokeHTTPToken(ctx context.Context, client string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/http-clients/"+url.PathEscape(client), true, nil)
+	return err
+}
+
+// CheckHTTPToken asks whether a token counts. It needs no proof: whoever has the token could try it.
+func (o *Operator) CheckHTTPToken(ctx context.Context, token string) (api.HTTPTokenState, error) {
+	return call[api.HTTPTokenState](ctx, o, http.MethodPost, "/v1/http-clients/check", false, api.HTTPTokenCheck{Token: token})
+}
+
 // AcceptQuarantine ends a quarantine.
 func (o *Operator) AcceptQuarantine(ctx context.Context, reason string) error {
 	_, err := call[none](ctx, o, http.MethodPost, "/v1/journal/accept", true, api.Quarantine{Reason: reason})

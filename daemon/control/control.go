@@ -130,6 +130,16 @@ type Settings interface {
 	ChangeSetting(ctx context.Context, key string, value *string, by string) (api.Setting, error)
 }
 
+// HTTPClients holds the tokens of the MCP listener on loopback. All methods are safe for concurrent use; what they changed is durable, and in force, when they return.
+type HTTPClients interface {
+	HTTPClients(ctx context.Context) ([]api.HTTPClient, error)
+	// IssueHTTPToken makes a client's token, in place of an earlier one of that name.
+	IssueHTTPToken(ctx context.Context, in api.HTTPClientRequest, by string) (api.HTTPClientToken, error)
+	RevokeHTTPToken(ctx context.Context, client, by string) error
+	// CheckHTTPToken says whether a token counts; it works while the vault is locked.
+	CheckHTTPToken(token string) api.HTTPTokenState
+}
+
 // Prover checks the operator's proof. It is safe for concurrent use. A passphrase is one way; a ticket that a passphrase earned is another.
 type Prover interface {
 	// Prove returns who proved presence. value is the proof of the scheme as it came, which the caller wipes. Wrong ones are counted by whoever checks them.
@@ -225,6 +235,7 @@ type Config struct {
 	Upstreams   Upstreams
 	Journal     Journal
 	Settings    Settings
+	HTTPClients HTTPClients
 	Prover      Prover
 	Ancestry    Ancestry
 	Tickets     *Tickets // optional: without it nobody earns a ticket. Prover has to take them
@@ -246,7 +257,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Hosts": cfg.Hosts == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
-		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "Prover": cfg.Prover == nil,
+		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "HTTPClients": cfg.HTTPClients == nil, "Prover": cfg.Prover == nil,
 		"Ancestry": cfg.Ancestry == nil, "Now": cfg.Now == nil,
 	} {
 		if missing {

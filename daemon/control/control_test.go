@@ -145,6 +145,9 @@ var everything = []struct{ method, path, body string }{
 	{"POST", "/v1/activity/act_1/settle", `{"done":true}`},
 	{"GET", "/v1/settings", ""},
 	{"PUT", "/v1/settings/card_ttl", `{"value":"24h"}`},
+	{"GET", "/v1/http-clients", ""},
+	{"POST", "/v1/http-clients", `{"client":"cursor"}`},
+	{"DELETE", "/v1/http-clients/cursor", ""},
 	{"POST", "/v1/journal/accept", `{"reason":"x"}`},
 }
 

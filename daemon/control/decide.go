@@ -151,6 +151,30 @@ func (s *Server) changeSetting(r request) (any, error) {
 	return s.cfg.Settings.ChangeSetting(r.Context(), r.PathValue("key"), in.Value, r.by)
 }
 
+func (s *Server) httpClients(r request) (any, error) {
+	return s.cfg.HTTPClients.HTTPClients(r.Context())
+}
+
+func (s *Server) issueHTTPToken(r request) (any, error) {
+	var in api.HTTPClientRequest
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	return s.cfg.HTTPClients.IssueHTTPToken(r.Context(), in, r.by)
+}
+
+func (s *Server) revokeHTTPToken(r request) (any, error) {
+	return nil, s.cfg.HTTPClients.RevokeHTTPToken(r.Context(), r.PathValue("client"), r.by)
+}
+
+func (s *Server) checkHTTPToken(r request) (any, error) {
+	var in api.HTTPTokenCheck
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	return s.cfg.HTTPClients.CheckHTTPToken(in.Token), nil
+}
+
 func (s *Server) acceptQuarantine(r request) (any, error) {
 	var in api.Quarantine
 	if err := r.decode(&in); err != nil {

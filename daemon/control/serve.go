@@ -116,6 +116,11 @@ func (s *Server) handler() http.Handler {
 	call("GET /v1/settings", proof, s.settings)
 	call("PUT /v1/settings/{key}", proof, s.changeSetting)
 
+	call("GET /v1/http-clients", proof, s.httpClients)
+	call("POST /v1/http-clients", proof, s.issueHTTPToken)
+	call("DELETE /v1/http-clients/{client}", proof, s.revokeHTTPToken)
+	call("POST /v1/http-clients/check", noProof, s.checkHTTPToken) // whoever has a token could try it
+
 	call("POST /v1/journal/accept", proof, s.acceptQuarantine)
 
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

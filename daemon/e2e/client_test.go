@@ -51,6 +51,7 @@ type server struct {
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	URL     string            `json:"url,omitempty"`
+	Token   string            `json:"token,omitempty"` // for the URL
 }
 
 // client is one agent process.
@@ -171,7 +172,7 @@ func (c *client) connect(s server) reply {
 	c.t.Helper()
 	fields := map[string]any{"kind": "stdio", "command": s.Command, "args": s.Args, "env": s.Env}
 	if s.URL != "" {
-		fields = map[string]any{"kind": "http", "url": s.URL}
+		fields = map[string]any{"kind": "http", "url": s.URL, "token": s.Token}
 	}
 	r := c.order("connect", fields)()
 	if !r.OK {

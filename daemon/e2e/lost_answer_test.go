@@ -211,7 +211,7 @@ func TestLangGraphsDefaultRetryWithAnIntentKeyIsOneEffect(t *testing.T) {
 			s.agreeable()
 			server := map[string]any{"transport": "stdio", "command": s.stdio().Command, "args": s.stdio().Args}
 			if transport == "http" {
-				server = map[string]any{"transport": "http", "url": s.mcpURL}
+				server = map[string]any{"transport": "http", "url": s.mcpURL, "headers": map[string]any{"Authorization": "Bearer " + s.token()}}
 			}
 			answers := runGraph(t, server, "charge_once", map[string]any{"order": "A-1", "amount": 100, "intent_key": "node-act-1"})
 			s.target.wantEffects(t, "A-1", 1)

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -299,7 +301,22 @@ func (s *stand) stdio() server {
 	return server{Command: s.bin, Args: []string{"--home", s.home, "mcp"}}
 }
 
-func (s *stand) http() server { return server{URL: s.mcpURL} }
+func (s *stand) http() server { return server{URL: s.mcpURL, Token: s.token()} }
+
+// token is that of the clients that come over HTTP.
+func (s *stand) token() string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "e2e.token")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.spctl("connect", "e2e", "--http", "--token-file", path)
+		b, err = os.ReadFile(path)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
 
 func (s *stand) server(transport string) server {
 	if transport == "http" {

@@ -144,10 +144,9 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.cfg.Authorize != nil {
-		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if err := s.cfg.Authorize(token); err != nil {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+		token := bearer(r.Header)
+		if err := s.cfg.Authorize(token, identity); err != nil {
+			refuseToken(w, token, err)
 			return
 		}
 	}
@@ -203,6 +202,35 @@ func refuseHTTP(w http.ResponseWriter, status int, id []byte, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(appendError(nil, id, code, message, data))
+}
+
+// bearer is the token that a request carries (RFC 6750, section 2.1); empty where there is none, or more than one header of which nobody can say which counts.
+func bearer(h http.Header) string {
+	all := h.Values("Authorization")
+	if len(all) != 1 {
+		return ""
+	}
+	scheme, token, ok := strings.Cut(all[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.Trim(token, " ")
+}
+
+// refuseToken answers a request whose token does not count. Its body stays unread, so the connection ends.
+func refuseToken(w http.ResponseWriter, token string, err error) {
+	w.Header().Set("Connection", "close")
+	if errors.Is(err, ErrCannotCheck) {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	challenge := `Bearer realm="singlepass"`
+	if token != "" {
+		challenge += `, error="invalid_token"`
+	}
+	w.Header().Set("WWW-Authenticate", challenge)
+	http.Error(w, err.Error(), http.StatusUnauthorized)
 }
 
 func loopbackHost(host string) bool {

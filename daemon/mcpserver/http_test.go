@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -290,21 +291,101 @@ func TestBadMessagesAreRefusedOverHTTP(t *testing.T) {
 	}
 }
 
-func TestABearerTokenIsAskedForWhereItIsConfigured(t *testing.T) {
+func TestARequestWithoutATokenThatCountsIsRefusedBeforeItIsRead(t *testing.T) {
 	e := enginetest.New(t)
+	const right = "canary-not-a-secret-token"
+	unready := false
 	url, _ := serveHTTP(t, e, oneRun, func(c *mcpserver.Config) {
-		c.Authorize = func(token string) error {
-			if token != "canary-not-a-secret-token" {
-				return errors.New("the bearer token is missing or wrong")
+		c.Authorize = func(token string, from *peer.Identity) error {
+			switch {
+			case from.Run != "run_http":
+				t.Errorf("the token is said to be of %+v", from)
+			case unready:
+				return fmt.Errorf("%w: unlock first", mcpserver.ErrCannotCheck)
+			case token != right:
+				return errors.New("the token is missing or wrong: connect again")
 			}
 			return nil
 		}
 	})
-	if status, _, _ := post(t, url, initialize, nil); status != http.StatusUnauthorized {
-		t.Errorf("without a token: status %d", status)
+	for _, c := range []struct {
+		name, header string
+		status       int
+		challenge    string
+	}{
+		{"none", "", 401, `Bearer realm="singlepass"`},
+		{"a wrong one", "Bearer wrong", 401, `Bearer realm="singlepass", error="invalid_token"`},
+		{"one that begins alike", "Bearer " + right[:10], 401, `Bearer realm="singlepass", error="invalid_token"`},
+		{"another scheme", "Basic " + right, 401, `Bearer realm="singlepass"`},
+		{"no scheme", right, 401, `Bearer realm="singlepass"`},
+		{"the right one", "Bearer " + right, 200, ""},
+		{"the scheme in small letters", "bearer " + right, 200, ""},
+	} {
+		headers := map[string]string{}
+		if c.header != "" {
+			headers["Authorization"] = c.header
+		}
+		body := initialize
+		if c.status == 401 {
+			body = "{ not even JSON"
+		}
+		status, answer, got := post(t, url, body, headers)
+		if status != c.status || got.Get("WWW-Authenticate") != c.challenge {
+			t.Errorf("%s: status %d, WWW-Authenticate %q", c.name, status, got.Get("WWW-Authenticate"))
+		}
+		if c.status == 401 && answer != "the token is missing or wrong: connect again" {
+			t.Errorf("%s: the client is told %q", c.name, answer)
+		}
+		if strings.Contains(answer, right) {
+			t.Errorf("%s: the token is in the answer", c.name)
+		}
 	}
-	if status, body, _ := post(t, url, initialize, map[string]string{"Authorization": "Bearer canary-not-a-secret-token"}); status != http.StatusOK {
-		t.Errorf("with the token: status %d, %s", status, body)
+	unready = true
+	if status, answer, got := post(t, url, initialize, map[string]string{"Authorization": "Bearer " + right}); status != 503 || got.Get("Retry-After") == "" || !strings.Contains(answer, "unlock first") {
+		t.Errorf("before a token can be checked: status %d, %q", status, answer)
+	}
+}
+
+func TestOfTwoTokensNoneCounts(t *testing.T) {
+	url, _ := serveHTTP(t, enginetest.New(t), oneRun, func(c *mcpserver.Config) {
+		c.Authorize = func(token string, _ *peer.Identity) error {
+			if token != "right" {
+				return errors.New("wrong")
+			}
+			return nil
+		}
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(initialize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header["Authorization"] = []string{"Bearer right", "Bearer other"}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// A client that is refused must not hold the daemon by a body that it never sends.
+func TestARefusedRequestIsNotWaitedFor(t *testing.T) {
+	url, _ := serveHTTP(t, enginetest.New(t), oneRun, func(c *mcpserver.Config) {
+		c.Authorize = func(string, *peer.Identity) error { return errors.New("no") }
+	})
+	nc, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(nc, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") {
+		t.Errorf("%s, %v", answer, err)
 	}
 }
 

@@ -29,8 +29,9 @@ type Config struct {
 
 	// IdentifyTCP says who is behind a loopback connection; required for HTTPHandler. It is asked once per connection.
 	IdentifyTCP func(local, remote netip.AddrPort) (*peer.Identity, error)
-	// Authorize looks at the bearer token of an HTTP request, which may be empty. Optional; the peer's identity is required in any case.
-	Authorize func(token string) error
+	// Authorize looks at the bearer token of an HTTP request, which may be empty, before anything of the body is read. Its error is told to the client, with status 401, or 503 for
+	// ErrCannotCheck. Optional; the peer's identity is required in any case.
+	Authorize func(token string, from *peer.Identity) error
 
 	// ConnectionID makes the daemon's own id of a connection. Optional; the default counts from 1 in each Server.
 	ConnectionID func() string
@@ -38,6 +39,9 @@ type Config struct {
 	MaxMessage   int    // optional, bytes of one message; 4 MiB by default
 	MaxCalls     int    // optional, calls in flight per connection; 256 by default. The engine bounds them per run.
 }
+
+// ErrCannotCheck is what Authorize returns, wrapped, when it cannot check any token yet.
+var ErrCannotCheck = errors.New("tokens cannot be checked yet")
 
 // Server is the MCP face. All methods are safe for concurrent use.
 type Server struct {

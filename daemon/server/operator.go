@@ -71,7 +71,7 @@ func (o *operatorSide) Status() api.Status {
 			st.Problem = err.Error()
 		}
 	}
-	st.Refused = s.tries.seen()
+	st.Refused, st.RefusedClients = s.tries.seen(), s.clients.seen()
 	head := s.records.Journal().Head()
 	st.Head = &api.Head{Seq: head.Seq, Hash: head.Hash.String()}
 	st.Head.Key = s.verifierKey()

@@ -71,6 +71,7 @@ type Server struct {
 	tickets *control.Tickets
 	family  family
 	tries   tries
+	clients httpClients
 
 	settings atomic.Pointer[settings] // replaced as a whole; of the last open vault
 	peers    *peer.Identifier
@@ -198,7 +199,7 @@ func (s *Server) listen(cfg Config) (err error) {
 		return err
 	}
 	if s.mcp, err = mcpserver.New(mcpserver.Config{
-		Engine: touched{s.engine, s.touch, &s.load}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.identifyTCP,
+		Engine: touched{s.engine, s.touch, &s.load}, Logger: cfg.Logger, Version: cfg.Version, IdentifyTCP: s.identifyTCP, Authorize: s.authorizeHTTP,
 	}); err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
-		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts,
+		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts, HTTPClients: parts,
 		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err

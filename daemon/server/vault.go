@@ -64,7 +64,7 @@ func (s *Server) opened() error {
 		if _, err := s.records.Unlocked(keys); err != nil {
 			return fmt.Errorf("authenticating the records: %w", err)
 		}
-		if err := s.loadSettings(); err != nil {
+		if err := errors.Join(s.loadSettings(), s.loadHTTPClients()); err != nil {
 			return err
 		}
 		if err := s.engine.Recover(); err != nil {
@@ -240,6 +240,7 @@ type engineNote struct {
 	Host       string `json:"host,omitempty"`
 	Action     string `json:"action,omitempty"`
 	Upstream   string `json:"upstream,omitempty"`
+	Client     string `json:"client,omitempty"` // of MCP over HTTP
 	Digest     string `json:"digest,omitempty"`
 	By         string `json:"by,omitempty"`
 	Reason     string `json:"reason,omitempty"`

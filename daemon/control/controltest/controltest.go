@@ -21,6 +21,7 @@ import (
 	"singlepass.dev/daemon/control"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/home"
+	"singlepass.dev/daemon/httptoken"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/keychain"
@@ -49,8 +50,9 @@ type Daemon struct {
 	agents     map[int]string // pids that have an agent among their ancestors, and its run
 	untold     error          // why it cannot be told who asks
 	quarantine bool
-	ttl        string   // the one setting
-	answers    []string // "CARD ANSWER REASON", in order
+	ttl        string               // the one setting
+	tokens     []httptoken.Verifier // owner: mu
+	answers    []string             // "CARD ANSWER REASON", in order
 }
 
 // noKeyring is the keychain of a machine without a Secret Service.
@@ -111,7 +113,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	}
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
-		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, Ancestry: d,
+		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, HTTPClients: d, Ancestry: d,
 		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err

@@ -59,6 +59,9 @@ func actAsOperator(args []string) error {
 		{"GET", "/v1/status", ""},
 		{"DELETE", "/v1/credentials/bank", ""},
 		{"PUT", "/v1/settings/card_ttl", `{"value":"24h"}`},
+		{"POST", "/v1/http-clients", `{"client":"x"}`},
+		{"DELETE", "/v1/http-clients/x", ""},
+		{"POST", "/v1/http-clients/check", `{"token":"x"}`},
 		{"POST", "/v1/journal/accept", `{"reason":"x"}`},
 	} {
 		status, body, err := request(c[0], c[1], byPassphrase(), c[2])

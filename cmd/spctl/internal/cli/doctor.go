@@ -31,7 +31,8 @@ type finding struct {
 func (a *app) doctorCommand() *cobra.Command {
 	return a.reading(&cobra.Command{
 		Use: "doctor", Short: "say what is missing on this machine, and the command that mends it", GroupID: "start", Args: cobra.NoArgs,
-		Long: `Looks at the folders, the daemon, the vault, the session bus and its keyring, and the journal. It changes nothing and needs
+		Long: `Looks at the folders, the daemon, the vault, the session bus and its keyring, the journal, and the tokens in the
+configurations of the clients that spctl connect knows. It changes nothing and needs
 no proof. Exit code 0 means that nothing is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.doctor(c.Context()) },
 	})
@@ -102,10 +103,12 @@ func (a *app) examine(ctx context.Context, h home.Home) []finding {
 	defer o.Close()
 	s, err := o.Status(ctx)
 	var e *api.Error
+	var known *api.Status
 	switch {
 	case err == nil:
 		add("daemon", "ok", fmt.Sprintf("%s, pid %d", s.Version, s.PID), "")
 		list = append(list, vaultFindings(s)...)
+		known = &s
 	case errors.As(err, &e) && e.Code == api.CodeStranger:
 		add("daemon", "missing", e.Message, e.Hint)
 	default:
@@ -115,6 +118,7 @@ func (a *app) examine(ctx context.Context, h home.Home) []finding {
 	if err != nil || s.Vault == "uninitialized" || s.Keyring != "not_used" {
 		list = append(list, keyringFinding(ctx))
 	}
+	list = append(list, a.tokenFindings(ctx, o, known)...)
 	list = append(list, systemFindings()...)
 	return list
 }

@@ -213,6 +213,10 @@ func (a *app) printStatus(s api.Status) error {
 	if r := s.Refused; r != nil {
 		row("refused", "since the daemon started, wrong proofs: %d, callers that may not ask: %d; the last at %s from process %d", r.WrongProofs, r.Agents, r.Last.Local().Format("15:04:05"), r.LastPID)
 	}
+	if r := s.RefusedClients; r != nil {
+		row("refused HTTP", "since the daemon started, requests of agents without a token that counts: %d; the last at %s from process %d (%s): %s",
+			r.Count, r.Last.Local().Format("15:04:05"), r.LastPID, oneLine(r.LastActor), oneLine(r.LastWhy))
+	}
 	journal := s.Journal
 	if s.Problem != "" {
 		journal += ": " + s.Problem

@@ -1,11 +1,13 @@
 package connect
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Client is an agent's MCP client whose configuration is known.
@@ -16,6 +18,11 @@ type Client struct {
 	Typed bool     // its entries carry "type": "stdio"
 	Next  string   // what to do afterwards
 	file  func(places Places) string
+
+	// For MCP over HTTP; web is nil where the client's file takes no URL. A token must not lie in a folder that is shared, so these are the user's own files.
+	webTitle, webNext string
+	web               func(places Places) string
+	webTyped          bool // its entries carry "type": "http"
 }
 
 // Places are where configurations lie.
@@ -28,6 +35,15 @@ type Places struct {
 // File is the client's configuration file.
 func (c Client) File(p Places) string { return c.file(p) }
 
+// OverHTTP returns the same client as one that is given a URL; ok is false where its configuration takes none.
+func (c Client) OverHTTP() (over Client, ok bool) {
+	if c.web == nil {
+		return Client{}, false
+	}
+	c.Title, c.Next, c.file, c.Typed = c.webTitle, c.webNext, c.web, c.webTyped
+	return c, true
+}
+
 // Clients lists the clients that are known.
 func Clients() []Client {
 	return []Client{
@@ -37,15 +53,21 @@ func Clients() []Client {
 		},
 		{
 			Name: "claude-code", Title: "Claude Code, this project", Path: []string{"mcpServers", "singlepass"}, Typed: true, Next: "start claude in this folder and approve the server once",
-			file: func(p Places) string { return filepath.Join(p.Project, ".mcp.json") },
+			file:     func(p Places) string { return filepath.Join(p.Project, ".mcp.json") },
+			webTitle: "Claude Code, every project", webNext: "start claude again", webTyped: true,
+			web: func(p Places) string { return filepath.Join(p.Home, ".claude.json") },
 		},
 		{
 			Name: "cursor", Title: "Cursor", Path: []string{"mcpServers", "singlepass"}, Next: "switch singlepass on in Cursor's MCP settings",
-			file: func(p Places) string { return filepath.Join(p.Home, ".cursor", "mcp.json") },
+			file:     func(p Places) string { return filepath.Join(p.Home, ".cursor", "mcp.json") },
+			webTitle: "Cursor", webNext: "switch singlepass on in Cursor's MCP settings",
+			web: func(p Places) string { return filepath.Join(p.Home, ".cursor", "mcp.json") },
 		},
 		{
 			Name: "vscode", Title: "VS Code, this folder", Path: []string{"servers", "singlepass"}, Typed: true, Next: "open the folder in VS Code and start the server when it asks",
-			file: func(p Places) string { return filepath.Join(p.Project, ".vscode", "mcp.json") },
+			file:     func(p Places) string { return filepath.Join(p.Project, ".vscode", "mcp.json") },
+			webTitle: "VS Code, every folder", webNext: "start the server when VS Code asks", webTyped: true,
+			web: func(p Places) string { return filepath.Join(p.Config, "Code", "User", "mcp.json") },
 		},
 	}
 }
@@ -64,6 +86,34 @@ func (c Client) Entry(command string, args ...string) Entry {
 		e.Type = "stdio"
 	}
 	return e
+}
+
+// HTTPEntry is what stands in a configuration: where the daemon listens, and the client's token.
+type HTTPEntry struct {
+	Type    string            `json:"type,omitempty"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+}
+
+// HTTPEntry returns the client's entry for the URL and its token.
+func (c Client) HTTPEntry(url, token string) HTTPEntry {
+	e := HTTPEntry{URL: url, Headers: map[string]string{"Authorization": bearer + token}}
+	if c.Typed {
+		e.Type = "http"
+	}
+	return e
+}
+
+const bearer = "Bearer "
+
+// Token returns the URL and the token of an entry that was found in a configuration; empty where it has none.
+func Token(entry json.RawMessage) (url, token string) {
+	var e HTTPEntry
+	if json.Unmarshal(entry, &e) != nil {
+		return "", ""
+	}
+	token, _ = strings.CutPrefix(e.Headers["Authorization"], bearer)
+	return e.URL, token
 }
 
 // maxFile bounds a configuration that is read.
@@ -91,6 +141,15 @@ func Read(file string) ([]byte, error) {
 // Write puts the new content in place in one step, and returns the name under which the earlier content is kept; empty where there was none. A symbolic link stays one. before is
 // what the change was made from: if the file has other content by now, nothing is written.
 func Write(file string, before, after []byte) (backup string, err error) {
+	return write(file, before, after, 0o777)
+}
+
+// WritePrivate is Write for a content that holds a token: nobody else can read the file and its earlier version, where the file system knows rights.
+func WritePrivate(file string, before, after []byte) (backup string, err error) {
+	return write(file, before, after, 0o600)
+}
+
+func write(file string, before, after []byte, rights fs.FileMode) (backup string, err error) {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
 	}
@@ -103,7 +162,7 @@ func Write(file string, before, after []byte) (backup string, err error) {
 	}
 	mode := fs.FileMode(0o600)
 	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
+		mode = info.Mode().Perm() & rights
 		backup = file + ".before-singlepass"
 		if err := replace(backup, now, mode); err != nil {
 			return "", err

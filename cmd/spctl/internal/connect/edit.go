@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,6 +39,28 @@ func Edit(src []byte, path []string, value any) (out []byte, changed bool, err e
 		return nil, false, errors.New("editing configuration: the result would not be JSON; nothing was changed")
 	}
 	return out, changed, nil
+}
+
+// Find returns the value at the path of member names, without comments; nil where there is none.
+func Find(src []byte, path []string) (json.RawMessage, error) {
+	if len(bytes.TrimSpace(src)) == 0 {
+		return nil, nil
+	}
+	s := &scanner{b: src}
+	for s.space(); ; {
+		o, err := s.object(0)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(o.members, func(m member) bool { return m.key == path[0] })
+		if i < 0 {
+			return nil, nil
+		}
+		if m := o.members[i]; len(path) == 1 {
+			return compact(src[m.value:m.end])
+		}
+		s, path = &scanner{b: src, i: o.members[i].value}, path[1:]
+	}
 }
 
 // asIn gives a text of ours the file's line breaks.

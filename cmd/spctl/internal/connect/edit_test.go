@@ -85,6 +85,9 @@ func FuzzEdit(f *testing.F) {
 		if _, again, err := connect.Edit(out, path, entry); err != nil || again {
 			t.Fatalf("%q: not settled after %q: %v", in, out, err)
 		}
+		if found, err := connect.Find(out, path); err != nil || found == nil {
+			t.Fatalf("%q: the entry is not found in %q: %v", in, out, err)
+		}
 		var before, after map[string]any
 		if json.Unmarshal([]byte(in), &before) != nil || !changed {
 			return
@@ -98,6 +101,38 @@ func FuzzEdit(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestAnEntryIsFoundWithItsToken(t *testing.T) {
+	entry := connect.HTTPEntry{Type: "http", URL: "http://127.0.0.1:7717/mcp", Headers: map[string]string{"Authorization": "Bearer canary-not-a-secret"}}
+	src := []byte("{ // servers\n \"mcpServers\": {\"other\": {\"url\": \"x\"},},\n}")
+	if found, err := connect.Find(src, path); err != nil || found != nil {
+		t.Errorf("before it is there: %s, %v", found, err)
+	}
+	src, _, err := connect.Edit(src, path, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := connect.Find(src, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if url, token := connect.Token(found); url != entry.URL || token != "canary-not-a-secret" {
+		t.Errorf("found %q, %q in %s", url, token, src)
+	}
+	for _, in := range []string{"", "{}", `{"mcpServers":{}}`} {
+		if found, err := connect.Find([]byte(in), path); err != nil || found != nil {
+			t.Errorf("%q: %s, %v", in, found, err)
+		}
+	}
+	for _, in := range []string{"[]", `{"mcpServers":1}`, `{"mcpServers":{`} {
+		if found, err := connect.Find([]byte(in), path); err == nil {
+			t.Errorf("%q: %s", in, found)
+		}
+	}
+	if url, token := connect.Token([]byte(`{"command":"spctl","args":["mcp"]}`)); url != "" || token != "" {
+		t.Errorf("a command has the URL %q and the token %q", url, token)
+	}
 }
 
 func TestWriteKeepsTheEarlierFileAndItsMode(t *testing.T) {

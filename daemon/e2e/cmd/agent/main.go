@@ -30,6 +30,7 @@ type order struct {
 	Args      []string          `json:"args"`
 	Env       map[string]string `json:"env"`
 	URL       string            `json:"url"`
+	Token     string            `json:"token"`
 	Name      string            `json:"name"`
 	Arguments json.RawMessage   `json:"arguments"`
 	TimeoutMS int               `json:"timeout_ms"`
@@ -123,7 +124,7 @@ func (a *agent) connect(o order) (map[string]any, error) {
 	var tear func()
 	pid := func() int { return 0 }
 	if o.Kind == "http" {
-		wire := &tap{agent: a, base: http.DefaultTransport.(*http.Transport).Clone()}
+		wire := &tap{agent: a, token: o.Token, base: http.DefaultTransport.(*http.Transport).Clone()}
 		ctx, cancel := context.WithCancel(context.Background())
 		wire.torn = ctx
 		transport = &mcp.StreamableClientTransport{Endpoint: o.URL, HTTPClient: &http.Client{Transport: wire}, MaxRetries: -1}
@@ -204,6 +205,7 @@ func (l trafficLog) Write(p []byte) (int, error) {
 // tap tells what goes over HTTP without wrapping the SDK's transport, which would lose its protocol version header.
 type tap struct {
 	agent *agent
+	token string
 	base  *http.Transport
 	torn  context.Context
 }
@@ -220,6 +222,9 @@ func (t *tap) RoundTrip(r *http.Request) (*http.Response, error) {
 		if json.Valid(body) {
 			t.agent.emit(map[string]any{"event": "sent", "message": json.RawMessage(body)})
 		}
+	}
+	if t.token != "" {
+		r.Header.Set("Authorization", "Bearer "+t.token)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	context.AfterFunc(t.torn, cancel)

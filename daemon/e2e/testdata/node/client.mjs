@@ -3,7 +3,7 @@
 //
 //   node client.mjs SDK [PROTOCOL]     SDK: sdk-1.30.0, sdk-newest or @modelcontextprotocol/client
 //
-// {"op":"connect","kind":"stdio","command":…,"args":[…],"env":{…}}  or  {"op":"connect","kind":"http","url":…}
+// {"op":"connect","kind":"stdio","command":…,"args":[…],"env":{…}}  or  {"op":"connect","kind":"http","url":…,"token":…}
 // {"op":"call","name":…,"arguments":{…},"timeout_ms":…,"meta":{…}}, {"op":"tools"}, {"op":"tear"}, {"op":"close"}
 import { emit, orders } from './lines.mjs';
 
@@ -42,7 +42,7 @@ async function connect(order) {
   client.onclose = () => emit({ event: 'closed' });
   transport = tap(
     order.kind === 'http'
-      ? new StreamableHTTPClientTransport(new URL(order.url))
+      ? new StreamableHTTPClientTransport(new URL(order.url), order.token ? { requestInit: { headers: { Authorization: `Bearer ${order.token}` } } } : undefined)
       : new StdioClientTransport({ command: order.command, args: order.args, env: { PATH: process.env.PATH, ...order.env }, stderr: 'inherit' }),
   );
   await client.connect(transport);
