@@ -32,6 +32,9 @@ func banners(s watch.State, hosted bool) (list []banner) {
 		case "unavailable":
 			list = append(list, banner{look.Wrong, look.ShapeWarning, words.Say("banner.no_journal", "Problem", s.Status.Problem), ""})
 		}
+		if l := s.Status.LockedCalls; l != nil {
+			list = append(list, banner{look.Careful, look.ShapeLock, words.Count("banner.denied_calls", l.Calls, "Time", l.Last.Local().Format("15:04")), ""})
+		}
 		if s.Status.Changed > 0 {
 			list = append(list, banner{look.Careful, look.ShapeInfo, words.Count("banner.changed", s.Status.Changed), ""})
 		}

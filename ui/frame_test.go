@@ -232,6 +232,16 @@ func TestNothingIsReadBeforeThePersonHasProvenPresence(t *testing.T) {
 	}
 }
 
+func TestALockedVaultSaysThatItRefusedAgents(t *testing.T) {
+	r := furnish(t)
+	r.SetState(state(is(api.Status{Vault: "locked", LockedCalls: &api.LockedCalls{Calls: 3, Last: looktest.Now}})), true)
+	r.wants("Agents called 3 times and were refused, the last time at 14:02, because the vault is locked.")
+	r.SetState(state(is(api.Status{Vault: "locked"})), true)
+	if shown := strings.Join(looktest.Texts(r.window.Content()), "\n"); strings.Contains(shown, "were refused, the last") {
+		t.Errorf("it says %s", shown)
+	}
+}
+
 func TestTheKeysOfTheFrame(t *testing.T) {
 	r := furnish(t)
 	r.press(fyne.KeyL)

@@ -19,6 +19,9 @@ type Status struct {
 
 	RefusedClients *RefusedClients `json:"refused_clients,omitempty"` // nil where nothing was
 
+	// LockedCalls counts the calls that agents had refused since the vault was locked, because it is; nil where there were none.
+	LockedCalls *LockedCalls `json:"locked_calls,omitempty"`
+
 	Sessions   int       `json:"sessions"`
 	Actions    int       `json:"actions"`         // accepted contracts
 	Changed    int       `json:"actions_changed"` // contract files that wait for the operator
@@ -48,6 +51,13 @@ type RefusedClients struct {
 	LastPID   int       `json:"last_pid,omitzero"`
 	LastActor string    `json:"last_actor,omitempty"`
 	LastWhy   string    `json:"last_why"`
+}
+
+// LockedCalls says that agents were refused because the vault is locked, and nothing of what they asked for: whoever asks for the status has proven nothing. What they asked for is in the
+// list of refused calls.
+type LockedCalls struct {
+	Calls int       `json:"calls"` // at least; of a run that is refused in a loop a part is counted
+	Last  time.Time `json:"last"`
 }
 
 // Head is where the journal stands.

@@ -137,9 +137,12 @@ type Config struct {
 	After func(d time.Duration, f func()) (stop func() bool)
 }
 
+// NoticeLockedCall is the kind of the notice that a call was refused because the vault is locked.
+const NoticeLockedCall = "locked_call"
+
 // Notice is something that the person should see at once, without secrets.
 type Notice struct {
-	Kind string // locked_call, unknown_outcome, journal_down, key_reused
+	Kind string // NoticeLockedCall, unknown_outcome, journal_down, key_reused
 	Run  string
 	Tool string
 	ID   string

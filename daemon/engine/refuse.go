@@ -144,7 +144,7 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 		r.Message += "; nothing was sent for this call" // an earlier one like it may have been
 	}
 	if e.recordRefusalLocked(q, code, r.Message) && code == api.CodeVaultLocked {
-		e.cfg.Notify(Notice{Kind: "locked_call", Run: q.run.id, Tool: q.Tool, Text: "an agent asked for " + q.Tool + " while the vault is locked"})
+		e.cfg.Notify(Notice{Kind: NoticeLockedCall, Run: q.run.id, Tool: q.Tool, Text: "an agent asked for " + q.Tool + " while the vault is locked"})
 	}
 	return refusalOf(r)
 }

@@ -72,6 +72,9 @@ func (o *operatorSide) Status() api.Status {
 		}
 	}
 	st.Refused, st.RefusedClients = s.tries.seen(), s.clients.seen()
+	if info.State == vault.Locked {
+		st.LockedCalls = s.locked.seen()
+	}
 	head := s.records.Journal().Head()
 	st.Head = &api.Head{Seq: head.Seq, Hash: head.Hash.String()}
 	st.Head.Key = s.verifierKey()

@@ -72,6 +72,7 @@ type Server struct {
 	family  family
 	tries   tries
 	clients httpClients
+	locked  lockedCalls
 
 	settings atomic.Pointer[settings] // replaced as a whole; of the last open vault
 	peers    *peer.Identifier
@@ -162,6 +163,9 @@ func Open(cfg Config) (_ *Server, err error) {
 		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault},
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin,
 		Notify: func(n engine.Notice) {
+			if n.Kind == engine.NoticeLockedCall {
+				s.locked.count(time.Now())
+			}
 			s.log.Warn(n.Text, "notice", n.Kind, "run", n.Run, "tool", n.Tool, "execution_id", n.ID)
 		},
 	})

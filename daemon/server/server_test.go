@@ -49,6 +49,19 @@ func TestALockEndsWhatWaitsAndAnUnlockBringsTheSessionBack(t *testing.T) {
 	if out := a.call("look", "2"); out.Code != api.CodeVaultLocked {
 		t.Errorf("a read of a locked vault: %s", out.raw)
 	}
+	if st := s.status(); st.LockedCalls == nil || st.LockedCalls.Calls != 2 || st.LockedCalls.Last.IsZero() {
+		t.Errorf("the status of a vault that refused two calls has %+v", st.LockedCalls)
+	}
+	s.unlock()
+	if st := s.status(); st.LockedCalls != nil {
+		t.Errorf("the status of an open vault has %+v", st.LockedCalls)
+	}
+	if _, err := s.operator.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.status(); st.LockedCalls != nil {
+		t.Errorf("the status of a vault that was locked just now has %+v", st.LockedCalls)
+	}
 	s.unlock()
 	err := s.operator.Answer(t.Context(), card.Card, api.CardAnswer{Answer: "once"})
 	if err == nil {

@@ -105,6 +105,7 @@ func (s *Server) lockNow(reason string) {
 	if s.vault.Status() != vault.Unlocked {
 		return
 	}
+	s.locked.forget() // those of the last time; none comes while it is open
 	s.engine.Locked(reason)
 	s.records.Locked()
 	s.vault.Lock()

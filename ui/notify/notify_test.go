@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/ui/bustest"
@@ -168,5 +169,34 @@ func TestTheBodyIsNoMarkup(t *testing.T) {
 	d.n.Set([]notify.Notice{{Key: "k", Title: "t", Body: `<a href="x">&`}})
 	if n := d.next(); n.Body != `&lt;a href="x"&gt;&amp;` {
 		t.Errorf("got %q", n.Body)
+	}
+}
+
+func TestAnAgentThatALockRefusedIsToldOnceWithoutWhatItAskedFor(t *testing.T) {
+	refused := func(calls int, last, at time.Time) watch.Event {
+		return watch.StatusKnown{Status: api.Status{Vault: "locked", Reason: "canary-not-a-secret-reason", LockedCalls: &api.LockedCalls{Calls: calls, Last: last}}, At: at}
+	}
+	noon := time.Date(2026, 3, 14, 12, 0, 0, 0, time.Local)
+	d := newDesk(t)
+	s := watch.Apply(watch.State{}, refused(1, noon, noon))
+	d.n.Set(notify.Of(s, keys{}))
+	first := d.next()
+	if first.Title != "notify.denied" || first.Body != "notify.denied_calls 1" || strings.Contains(fmt.Sprint(first), "canary") {
+		t.Errorf("got %+v", first)
+	}
+	// An agent in a loop: nothing is shown again until there is something new to say.
+	for i := range 5 {
+		s = watch.Apply(s, refused(2+i, noon.Add(time.Duration(i+1)*time.Minute), noon.Add(time.Duration(i+1)*time.Minute)))
+		d.n.Set(notify.Of(s, keys{}))
+	}
+	s = watch.Apply(s, refused(9, noon.Add(11*time.Minute), noon.Add(11*time.Minute)))
+	d.n.Set(notify.Of(s, keys{}))
+	if second := d.next(); second.ID != first.ID || second.Replaces != first.ID || second.Body != "notify.denied_calls 9" {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	s = watch.Apply(s, watch.StatusKnown{Status: api.Status{Vault: "unlocked"}, At: noon.Add(12 * time.Minute)})
+	d.n.Set(notify.Of(s, keys{}))
+	if gone := d.next(); !gone.Closed {
+		t.Errorf("got %+v", gone)
 	}
 }

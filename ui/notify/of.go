@@ -14,6 +14,7 @@ const (
 	KeyWaiting = "waiting"
 	KeyAgain   = "again"
 	KeyUnknown = "unknown"
+	KeyDenied  = "denied"
 )
 
 // Show is the action that opens the window; a click on the notice does the same.
@@ -68,6 +69,12 @@ func Of(s watch.State, w tray.Words) (list []Notice) {
 		list = append(list, Notice{
 			Key: KeyUnknown, Title: w.Say("notify.unknown", "Tool", tool(r.Tool)), Body: w.Count("notify.unknown_count", n),
 			Actions: []Action{{Show, w.Say("notify.show")}, {showPrefix + r.ExecutionID, w.Say("notify.show")}},
+		})
+	}
+	if d := s.Denied; d.Calls > 0 {
+		list = append(list, Notice{
+			Key: KeyDenied, Title: w.Say("notify.denied"), Body: w.Count("notify.denied_calls", d.Calls, "Time", d.Last.Local().Format("15:04")),
+			Actions: []Action{{Show, w.Say("notify.show")}, {showPrefix, w.Say("notify.show")}},
 		})
 	}
 	return list

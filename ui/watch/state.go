@@ -39,6 +39,27 @@ type State struct {
 	Again   []Again      // calls that came again lately, the newest first
 	Open    []api.Record // executions whose outcome is not known, the oldest first
 	Recent  []api.Record // the newest executions, the newest first
+	Denied  Denied       // calls that were refused because the vault is locked, as they are told to the person
+}
+
+// Denied are the calls that were refused since the vault was locked. It stands still for a while after it changed, however many more there are: an agent that tries again and again does not
+// call the person each time.
+type Denied struct {
+	Calls int       // 0: none
+	Last  time.Time // of those
+	told  time.Time // when it came to this
+}
+
+// after is what is told once the daemon says how many there are now.
+func (d Denied) after(now *api.LockedCalls, at time.Time) Denied {
+	if now == nil {
+		return Denied{}
+	}
+	since := at.Sub(d.told)
+	if d.Calls > 0 && (now.Last.Equal(d.Last) || since >= 0 && since < tellDenied) {
+		return d
+	}
+	return Denied{Calls: now.Calls, Last: now.Last, told: at}
 }
 
 // Gone is a card that was answered elsewhere or has become void.
@@ -61,6 +82,7 @@ const (
 	keepGone   = 12 * time.Second
 	keepSeen   = 2 * time.Minute
 	keepAgain  = 15 * time.Minute
+	tellDenied = 10 * time.Minute
 	maxAgain   = 20
 	maxRecent  = 100
 	maxGone    = 20
@@ -78,7 +100,10 @@ func Apply(s State, e Event) State {
 
 type (
 	// StatusKnown: the daemon said how it is.
-	StatusKnown struct{ Status api.Status }
+	StatusKnown struct {
+		Status api.Status
+		At     time.Time
+	}
 	// LinkLost: it did not answer, or not as it should.
 	LinkLost struct {
 		Link          Link
@@ -109,14 +134,14 @@ type (
 
 func (e StatusKnown) apply(s *State) {
 	restarted := s.Link == Up && (s.Status.PID != e.Status.PID || !s.Status.Since.Equal(e.Status.Since))
-	s.Link, s.Problem, s.Hint, s.Status = Up, "", "", e.Status
+	s.Link, s.Problem, s.Hint, s.Status, s.Denied = Up, "", "", e.Status, s.Denied.after(e.Status.LockedCalls, e.At)
 	if restarted || e.Status.Vault != "unlocked" {
 		forget(s)
 	}
 }
 
 func (e LinkLost) apply(s *State) {
-	s.Link, s.Problem, s.Hint, s.Status = e.Link, e.Problem, e.Hint, api.Status{}
+	s.Link, s.Problem, s.Hint, s.Status, s.Denied = e.Link, e.Problem, e.Hint, api.Status{}, Denied{}
 	forget(s)
 }
 
@@ -129,7 +154,7 @@ func (e ProofChanged) apply(s *State) {
 
 // forget drops what only a person who has proven presence may see.
 func forget(s *State) {
-	*s = State{Link: s.Link, Problem: s.Problem, Hint: s.Hint, Status: s.Status}
+	*s = State{Link: s.Link, Problem: s.Problem, Hint: s.Hint, Status: s.Status, Denied: s.Denied}
 }
 
 func (CardsOpened) apply(s *State) { s.Cards = nil }

@@ -212,3 +212,31 @@ func TestOnlyTheNewestExecutionsAreKeptAndEveryUnknownOne(t *testing.T) {
 		t.Errorf("the unknown one is lost: %+v", s.Open)
 	}
 }
+
+func refusedWhileLocked(calls int, last, at time.Duration) watch.Event {
+	return watch.StatusKnown{Status: api.Status{Vault: "locked", PID: 7, Since: noon, LockedCalls: &api.LockedCalls{Calls: calls, Last: noon.Add(last)}}, At: noon.Add(at)}
+}
+
+func TestCallsThatALockRefusedAreToldAtOnceAndThenNowAndThen(t *testing.T) {
+	s := after(up("unlocked"))
+	for _, c := range []struct {
+		event watch.Event
+		calls int
+	}{
+		{up("locked"), 0},
+		{refusedWhileLocked(1, 0, time.Second), 1},
+		{refusedWhileLocked(2, time.Minute, time.Minute), 1},
+		{refusedWhileLocked(40, 9*time.Minute, 10*time.Minute), 1},
+		{refusedWhileLocked(41, 9*time.Minute, 10*time.Minute+time.Second), 41},
+		{refusedWhileLocked(41, 9*time.Minute, time.Hour), 41}, // none since
+		{refusedWhileLocked(42, time.Hour, time.Hour), 42},
+		{refusedWhileLocked(43, time.Hour+1, -time.Hour), 43}, // the clock was set back
+		{up("unlocked"), 0},
+		{refusedWhileLocked(1, 2*time.Hour, 2*time.Hour), 1},
+		{watch.LinkLost{Link: watch.Down}, 0},
+	} {
+		if s = watch.Apply(s, c.event); s.Denied.Calls != c.calls {
+			t.Errorf("after %+v: %d calls are told, want %d", c.event, s.Denied.Calls, c.calls)
+		}
+	}
+}

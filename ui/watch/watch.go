@@ -215,7 +215,7 @@ func (f *follower) take(e any) {
 		if e.err != nil {
 			f.state = Apply(f.state, lost(e.err))
 		} else {
-			f.state = Apply(f.state, StatusKnown{e.status})
+			f.state = Apply(f.state, StatusKnown{Status: e.status, At: f.w.cfg.Now()})
 		}
 		if !f.state.Proven {
 			// Another daemon, or a lock: what the streams said before is forgotten, so they begin anew.

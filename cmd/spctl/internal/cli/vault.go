@@ -205,6 +205,9 @@ func (a *app) printStatus(s api.Status) error {
 		vault += ": " + s.Reason
 	}
 	row("vault", "%s", vault)
+	if l := s.LockedCalls; l != nil {
+		row("", "%s refused since it was locked, the last at %s (see spctl activity --refused)", plural(l.Calls, "call", ""), l.Last.Local().Format("15:04:05"))
+	}
 	if s.Keyring != "" {
 		row("keyring", "%s", map[string]string{"used": "used", "not_used": "not used: the passphrase alone opens the vault", "unavailable": "unavailable (see spctl doctor)"}[s.Keyring])
 	}
