@@ -28,9 +28,6 @@ const (
 	CodeInternal          Code = "internal"               // a fault of ours; whether something was sent is said beside it
 )
 
-// RecordedInstead is the code of an execution that was withdrawn because the operator had its callers answered with the recorded result of an earlier one. Nothing refuses with it.
-const RecordedInstead Code = "recorded_instead"
-
 // Codes of refused operator requests.
 const (
 	CodeProofNeeded   Code = "operator_proof_needed"

@@ -46,6 +46,9 @@ type Record struct {
 	Summary        string    `json:"summary,omitempty"` // what it came to, in one sentence
 }
 
+// RecordedInstead is the code of an execution that was withdrawn because the operator had its callers answered with the recorded result of an earlier one. Nothing refuses with it.
+const RecordedInstead Code = "recorded_instead"
+
 // Attempt is one dispatch.
 type Attempt struct {
 	Number       int       `json:"number"`
