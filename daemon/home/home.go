@@ -11,6 +11,7 @@ package home
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -263,6 +264,38 @@ func checkFileInfo(path string, info fs.FileInfo) error {
 		return &Problem{path, fmt.Sprintf("is open to others (mode %04o)", info.Mode().Perm()), "chmod 600 " + quote(path)}
 	}
 	return nil
+}
+
+// CheckUnexchangeable refuses a folder in which somebody else could put another file in a file's place.
+func CheckUnexchangeable(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("checking folder %s: %w", dir, err)
+	case owner(info) != os.Getuid():
+		return &Problem{dir, fmt.Sprintf("belongs to user %d and not to you", owner(info)), fmt.Sprintf("sudo chown %d %s", os.Getuid(), quote(dir))}
+	case rights(info)&0o022 != 0:
+		return &Problem{dir, fmt.Sprintf("lets others exchange what is in it (mode %04o)", info.Mode().Perm()), "chmod go-w " + quote(dir)}
+	}
+	return nil
+}
+
+// Beginning returns at most the first n bytes of a regular file, whoever may read it. It follows no link, and no pipe holds it up.
+func Beginning(path string, n int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("it is not a regular file"), err)
+	}
+	b := make([]byte, n)
+	n, err = io.ReadFull(f, b)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return b[:n], err
 }
 
 // ReadPrivate reads a file that passes CheckFile, at most limit bytes of it. What is checked is the open file, so that it cannot be exchanged in between.

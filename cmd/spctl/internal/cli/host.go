@@ -164,7 +164,10 @@ func readPublic(file string) ([]byte, error) {
 }
 
 // keyFlags are what an SSH key may need besides itself.
-type keyFlags struct{ certificate, passphrase string }
+type keyFlags struct {
+	certificate, passphrase string
+	what                    string // optional: which of several keys it is
+}
 
 func (k *keyFlags) add(c *cobra.Command, certificate bool) {
 	if certificate {
@@ -201,7 +204,11 @@ func (k *keyFlags) withKey(a *app, c *cobra.Command, send func(passphrase []byte
 		if !errors.As(err, &e) || e.Code != api.CodeKeyEncrypted {
 			return err
 		}
-		p, terminal := a.readTerminal(c.Context(), "The key's passphrase: ")
+		prompt := "The key's passphrase: "
+		if k.what != "" {
+			prompt = "The passphrase of " + oneLine(k.what) + ": "
+		}
+		p, terminal := a.readTerminal(c.Context(), prompt)
 		if terminal != nil {
 			return err // it names the flag
 		}

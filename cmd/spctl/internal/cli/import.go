@@ -25,6 +25,7 @@ type found struct {
 	value []byte
 	where string // for people: which lines, or which variable
 	whole bool   // it is the whole file
+	among bool   // it is a file among others of a folder
 }
 
 // importCommand takes credentials over from where other programs keep them. The source is read and left alone: whoever used it still can, until the person deletes it.
@@ -43,8 +44,7 @@ standard input. Nothing secret is shown.`,
 		return c
 	}
 	// taken reads the file, finds what is in it, and adds that.
-	var key keyFlags // of ssh alone
-	taken := func(c *cobra.Command, args []string, usual string, find func(b []byte) ([]found, error)) error {
+	taken := func(c *cobra.Command, args []string, usual string, key *keyFlags, find func(b []byte) ([]found, error)) error {
 		path := usual
 		if len(args) == 1 {
 			path = args[0]
@@ -65,7 +65,7 @@ standard input. Nothing secret is shown.`,
 		for i := range list {
 			list[i].in.PerUse = perUse
 		}
-		return a.takeOver(c, path, list, &key)
+		return a.takeOver(c, path, list, key)
 	}
 
 	var machines []string
@@ -74,7 +74,7 @@ standard input. Nothing secret is shown.`,
 		Use: "netrc [FILE]", Short: "logins of a .netrc file, as kind basic",
 		Long: "Adds each login of a .netrc file (~/.netrc if none is named) as a credential of kind basic, named like its machine and for https://MACHINE/ alone.",
 		RunE: func(c *cobra.Command, args []string) error {
-			return taken(c, args, ".netrc", func(b []byte) ([]found, error) { return fromNetrc(b, machines, prefix) })
+			return taken(c, args, ".netrc", &keyFlags{}, func(b []byte) ([]found, error) { return fromNetrc(b, machines, prefix) })
 		},
 	})
 	netrc.Flags().StringArrayVar(&machines, "machine", nil, "only this machine (repeatable)")
@@ -89,7 +89,7 @@ standard input. Nothing secret is shown.`,
 			one := in
 			one.Kind = "aws-sigv4"
 			setParams(c, &one)
-			return taken(c, args, ".aws/credentials", func(b []byte) ([]found, error) {
+			return taken(c, args, ".aws/credentials", &keyFlags{}, func(b []byte) ([]found, error) {
 				section, from, last, err := material.AWSProfile(b, profile)
 				return []found{{in: one, value: section, where: lines(from, last)}}, err
 			})
@@ -112,7 +112,7 @@ standard input. Nothing secret is shown.`,
 		Long: `Adds the variables of an environment file: all of them for an upstream server that the daemon starts (--target
 upstream:NAME), or one of them, named by --variable, which can also be a bearer token for a URL (--kind bearer).`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return taken(c, args, "", func(b []byte) ([]found, error) { return fromEnvironment(b, of, variable) })
+			return taken(c, args, "", &keyFlags{}, func(b []byte) ([]found, error) { return fromEnvironment(b, of, variable) })
 		},
 	})
 	env.Flags().StringVar(&of.Name, "name", "", "the credential's name")
@@ -120,26 +120,8 @@ upstream:NAME), or one of them, named by --variable, which can also be a bearer 
 	env.Flags().StringVar(&of.Kind, "kind", "env", "env or bearer")
 	env.Flags().StringVar(&variable, "variable", "", "only this variable")
 
-	var login api.Credential
-	ssh := add(&cobra.Command{
-		Use: "ssh [FILE] --name NAME --target ssh://USER@HOST", Short: "an SSH private key, as kind ssh-key",
-		Long: `Adds an SSH private key (~/.ssh/id_ed25519 if none is named) as a credential of kind ssh-key. The passphrase of an
-encrypted one is asked for once, at the terminal or from --key-passphrase-file, and is not kept: the vault seals the key.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			one := login
-			one.Kind = "ssh-key"
-			if err := key.certified(&one); err != nil {
-				return err
-			}
-			return taken(c, args, ".ssh/id_ed25519", func(b []byte) ([]found, error) {
-				return []found{{in: one, value: b, where: "the key", whole: true}}, nil
-			})
-		},
-	})
-	ssh.Flags().StringVar(&login.Name, "name", "", "the credential's name")
-	ssh.Flags().StringArrayVar(&login.Targets, "target", nil, "the account on a host for which it may be used (repeatable)")
-	key.add(ssh, true)
-	for _, c := range []*cobra.Command{aws, env, ssh} {
+	add(a.importSSHCommand(&perUse, taken))
+	for _, c := range []*cobra.Command{aws, env} {
 		_ = c.MarkFlagRequired("name")
 		_ = c.MarkFlagRequired("target")
 	}
@@ -231,8 +213,12 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlag
 	}
 	var failed *api.Error
 	var deletable []string
-	whole := false
+	whole, among := false, false
 	for _, f := range list {
+		key := *key
+		if f.among {
+			key.what = f.where
+		}
 		err := func() error {
 			value := secret.New(slices.Clone(f.value))
 			defer value.Wipe()
@@ -244,7 +230,7 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlag
 		}()
 		if err != nil {
 			var known *api.Error
-			if !errors.As(err, &known) || known.Code != api.CodeExists && known.Code != api.CodeUsage {
+			if !errors.As(err, &known) || known.Code != api.CodeExists && known.Code != api.CodeUsage && (known.Code != api.CodeKeyEncrypted || !f.among) {
 				return err // it concerns all of them
 			}
 			fmt.Fprintf(a.cfg.Err, "spctl: %s of %s: %v\n", f.where, oneLine(path), err)
@@ -252,7 +238,7 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlag
 			continue
 		}
 		fmt.Fprintf(a.out, "added %s (%s) from %s; it is only ever sent to %s\n", oneLine(f.in.Name), f.in.Kind, oneLine(f.where), oneLine(strings.Join(f.in.Targets, ", ")))
-		deletable, whole = append(deletable, f.where), f.whole
+		deletable, whole, among = append(deletable, f.where), f.whole, f.among
 	}
 	switch {
 	case len(deletable) == 0:
@@ -260,6 +246,8 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlag
 		fmt.Fprintln(a.out, "delete them where they came from: until then whoever can read that still has them")
 	case whole:
 		fmt.Fprintf(a.out, "%s was left as it is: delete it if nothing else uses it, or whoever can read it still has the key\n", oneLine(path))
+	case among:
+		fmt.Fprintf(a.out, "%s was left as it is: delete from it %s where nothing else uses them, or whoever can read it still has them\n", oneLine(path), oneLine(strings.Join(deletable, ", ")))
 	default:
 		fmt.Fprintf(a.out, "%s was left as it is: delete from it %s, or whoever can read it still has them\n", oneLine(path), oneLine(strings.Join(deletable, ", ")))
 	}

@@ -172,6 +172,12 @@ func (a *app) confirm(question string) error {
 
 // choose reads one line from the terminal, in lower case.
 func (a *app) choose(question string) (string, error) {
+	line, err := a.askLine(question)
+	return strings.ToLower(line), err
+}
+
+// askLine reads one line from the terminal.
+func (a *app) askLine(question string) (string, error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return "", usage("this has to be confirmed, and there is no terminal to ask at").WithHint("say it on the command line; see --help")
@@ -182,5 +188,5 @@ func (a *app) choose(question string) (string, error) {
 	if err != nil {
 		return "", errNoAnswer
 	}
-	return strings.ToLower(strings.TrimSpace(line)), nil
+	return strings.TrimSpace(line), nil
 }
