@@ -1,9 +1,11 @@
 package vault
 
-// The floor of production, and a setter, so that most tests need not pay for it.
-var ProductionKDF = leastKDF
+import "singlepass.dev/vault/internal/floor"
 
-func SetLeastKDF(k KDF) { leastKDF = k }
+// The floor of production, and a setter, so that most tests need not pay for it.
+var ProductionKDF = leastKDF()
+
+func SetLeastKDF(k KDF) { floor.Least = floor.Cost(k) }
 
 // SecretViews returns the memory of every secret that an unlocked vault holds.
 func SecretViews(v *Vault) [][]byte {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"singlepass.dev/vault/internal/floor"
 	"singlepass.dev/vault/secret"
 )
 
@@ -34,13 +35,14 @@ const (
 	maxParallelism = 64
 )
 
-// leastKDF is a variable only for the tests of this package.
-var leastKDF = DefaultKDF
+// leastKDF is DefaultKDF, except in tests.
+func leastKDF() KDF { return KDF(floor.Least) }
 
 func (k KDF) checkNew() error {
-	if k.MemoryKiB < leastKDF.MemoryKiB || k.Time < leastKDF.Time || k.Parallelism < leastKDF.Parallelism {
+	least := leastKDF()
+	if k.MemoryKiB < least.MemoryKiB || k.Time < least.Time || k.Parallelism < least.Parallelism {
 		return fmt.Errorf("argon2id with memory %d KiB, time %d, parallelism %d is too weak: at least %d, %d, %d",
-			k.MemoryKiB, k.Time, k.Parallelism, leastKDF.MemoryKiB, leastKDF.Time, leastKDF.Parallelism)
+			k.MemoryKiB, k.Time, k.Parallelism, least.MemoryKiB, least.Time, least.Parallelism)
 	}
 	return k.checkRead()
 }

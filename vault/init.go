@@ -20,7 +20,7 @@ type InitOptions struct {
 // replace and the kit is nil.
 func (v *Vault) Init(ctx context.Context, passphrase *secret.Bytes, o InitOptions) (*RecoveryKit, error) {
 	if o.KDF == (KDF{}) {
-		o.KDF = DefaultKDF
+		o.KDF = leastKDF()
 	}
 	if err := o.KDF.checkNew(); err != nil {
 		return nil, fmt.Errorf("initializing vault: %w", err)

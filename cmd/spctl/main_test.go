@@ -193,7 +193,7 @@ func daemon(ts *testscript.TestScript, neg bool, args []string) {
 		program = ts.MkAbs(args[0])
 	}
 	cmd := exec.Command(program)
-	cmd.Env = []string{"SINGLEPASS_HOME=" + ts.Getenv("SINGLEPASS_HOME"), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"SINGLEPASS_HOME=" + ts.Getenv("SINGLEPASS_HOME"), "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 	cmd.Args[0] = "spd"
 	// The real one says that it is ready in its log, the fake one on its standard output.
 	out, err := cmd.StderrPipe()

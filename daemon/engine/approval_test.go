@@ -348,6 +348,7 @@ func TestAProcessThatBecameAnotherProgramIsRefusedAtDispatch(t *testing.T) {
 }
 
 func TestEveryCallThatWaitsForItsRunsSessionIsToldOfItsOwnExecution(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(r *rig) { r.cfg.AnswerWithin = 500 * time.Millisecond })
 	first := newAgent("1")
 	r.trust(first)
@@ -462,6 +463,7 @@ func TestARunCannotHaveMoreThanItsPlacesWaiting(t *testing.T) {
 }
 
 func TestPruningLeavesATombstoneThatKnowsItsKeyAndNeverTouchesTheUnknown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := newAgent("1")
 	r.trust(a)

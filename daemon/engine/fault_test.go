@@ -91,6 +91,7 @@ func on(op string, err error) func(string) error {
 }
 
 func TestWhenTheJournalCannotBeWrittenTheActionDoesNotRun(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		op  string
 		err error
@@ -120,6 +121,7 @@ func TestWhenTheJournalCannotBeWrittenTheActionDoesNotRun(t *testing.T) {
 }
 
 func TestAnOutcomeThatCannotBeWrittenIsHeldAndWrittenLater(t *testing.T) {
+	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
 		t.Run(op, func(t *testing.T) {
 			d := &disk{}
@@ -163,6 +165,7 @@ type moment struct {
 
 // TestKilledAtEveryBoundaryTheEffectStaysOne cuts the daemon off between any two operations on its journal, lets another one start on what is there, and calls again.
 func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"pay", "release", "order", "order that was lost on its way"} {
 		t.Run(name, func(t *testing.T) {
 			tool, _, onItsWay := strings.Cut(name, " ")

@@ -69,6 +69,7 @@ func TestDispatchedIsDurableBeforeTheFirstByte(t *testing.T) {
 }
 
 func TestOfRacingIdenticalCallsExactlyOneDispatches(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := newAgent("1")
 	r.trust(a)

@@ -112,6 +112,7 @@ func TestACallThatCannotBeRecordedTouchesNoOther(t *testing.T) {
 }
 
 func TestAnAnswerThatCannotBeRecordedIsStillAnOutcome(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := newAgent("1")
 	r.trust(a)
@@ -169,6 +170,7 @@ func TestUnlockingDoesNotWaitForItself(t *testing.T) {
 }
 
 func TestAReadThatTheJournalMissedLeavesNoImpossibleStory(t *testing.T) {
+	t.Parallel()
 	d := &disk{}
 	r := newRig(t, func(r *rig) { r.fs = d })
 	a := newAgent("1")
@@ -473,6 +475,7 @@ func TestAttemptsAreBoundedWhateverTheirMix(t *testing.T) {
 }
 
 func TestAnOutcomeIsKeptThoughTheDaemonLocksAtThatMoment(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := newAgent("1")
 	r.trust(a)
@@ -499,6 +502,7 @@ func TestAnOutcomeIsKeptThoughTheDaemonLocksAtThatMoment(t *testing.T) {
 
 // TestWhateverTheDiskDoesEachIntentIsOneEffect lets callers race and retry while writes, syncs and allocations fail at random, the vault is locked and its answers are lost.
 func TestWhateverTheDiskDoesEachIntentIsOneEffect(t *testing.T) {
+	t.Parallel()
 	d := &disk{}
 	r := newRig(t, func(r *rig) { r.fs, r.small = d, 64<<10 })
 	a := newAgent("1")

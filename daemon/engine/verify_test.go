@@ -429,6 +429,7 @@ func TestAPanicWhileAskingTellsNothing(t *testing.T) {
 }
 
 func TestAFoundOutcomeThatCannotBeWrittenIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
 		d := &disk{}
 		r := newRig(t, func(r *rig) { r.fs = d })

@@ -72,6 +72,7 @@ func askEverything(ix *index.Index, j *journal) error {
 }
 
 func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
+	t.Parallel()
 	j := newJournal(21).tell(120)
 	path := stopped(t, j, len(j.entries))
 	var keys [2][][]byte
@@ -87,31 +88,33 @@ func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
 		t.Fatalf("only %d rows and %d bins", len(keys[0]), len(keys[1]))
 	}
 	whole := must[[]byte](t)(os.ReadFile(path))
-	for which, keys := range keys {
-		for i, k := range keys {
-			for what, f := range map[string]func(*bbolt.Bucket) error{
-				"removed": func(b *bbolt.Bucket) error { return b.Delete(k) },
-				"changed": func(b *bbolt.Bucket) error {
-					v := bytes.Clone(b.Get(k))
-					v[len(v)/2] ^= 1
-					return b.Put(k, v)
-				},
-				"emptied": func(b *bbolt.Bucket) error { return b.Put(k, nil) },
-				"swapped": func(b *bbolt.Bucket) error { return b.Put(k, bytes.Clone(b.Get(keys[(i+1)%len(keys)]))) },
-			} {
-				if err := os.WriteFile(path, whole, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error { return f([]*bbolt.Bucket{rows, bins}[which]) })
-				ix := open(t, path) // an open execution without its row is noticed here already, and begins an empty index
-				if ix.Position().Seq > 0 {
-					notAuthentic(t, fmt.Sprintf("%s %s %q", []string{"row", "bin"}[which], what, k), askEverything(ix, j))
-				}
-				if err := ix.Close(); err != nil {
-					t.Fatal(err)
+	for what, change := range map[string]func(b *bbolt.Bucket, k, other []byte) error{
+		"removed": func(b *bbolt.Bucket, k, _ []byte) error { return b.Delete(k) },
+		"changed": func(b *bbolt.Bucket, k, _ []byte) error {
+			v := bytes.Clone(b.Get(k))
+			v[len(v)/2] ^= 1
+			return b.Put(k, v)
+		},
+		"emptied": func(b *bbolt.Bucket, k, _ []byte) error { return b.Put(k, nil) },
+		"swapped": func(b *bbolt.Bucket, k, other []byte) error { return b.Put(k, bytes.Clone(b.Get(other))) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			path := file(t)
+			for which, keys := range keys {
+				for i, k := range keys {
+					fatal(t, os.WriteFile(path, whole, 0o600))
+					edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error {
+						return change([]*bbolt.Bucket{rows, bins}[which], k, keys[(i+1)%len(keys)])
+					})
+					ix := open(t, path) // an open execution without its row is noticed here already, and begins an empty index
+					if ix.Position().Seq > 0 {
+						notAuthentic(t, fmt.Sprintf("%s %s %q", []string{"row", "bin"}[which], what, k), askEverything(ix, j))
+					}
+					fatal(t, ix.Close())
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -282,6 +285,7 @@ func TestAnOlderCopyOfTheFileOnlyCostsTheFoldingOfItsTail(t *testing.T) {
 }
 
 func TestAChangeWhileTheDaemonRunsIsNoticed(t *testing.T) {
+	t.Parallel()
 	for what, change := range map[string]func(t *testing.T, path string, older []byte){
 		"a state in place": func(t *testing.T, path string, _ []byte) {
 			b := must[[]byte](t)(os.ReadFile(path))
@@ -341,6 +345,7 @@ func TestAFlushOverAChangedFileIsRefused(t *testing.T) {
 }
 
 func TestACorruptFileIsRebuiltAndNeverCrashes(t *testing.T) {
+	t.Parallel()
 	j := newJournal(28).tell(300)
 	path := stopped(t, j, len(j.entries))
 	whole := must[[]byte](t)(os.ReadFile(path))

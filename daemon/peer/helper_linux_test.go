@@ -25,6 +25,8 @@ func init() { runtime.LockOSThread() }
 func TestMain(m *testing.M) {
 	switch os.Getenv("PEER_TEST") {
 	case "":
+		// Under the race detector a program waits for a second before it ends. What is started here need not.
+		os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	case "connect":
 		connectAndWait(os.Getenv("PEER_SOCKET"))

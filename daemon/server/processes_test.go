@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,6 +32,7 @@ import (
 	"singlepass.dev/daemon/server"
 	"singlepass.dev/policy"
 	"singlepass.dev/vault/secret"
+	"singlepass.dev/vault/vaulttest"
 )
 
 // A benchmark has the processes that a desktop has: a client (this one), a daemon, an agent with a bridge, a target. This program is all of them but the bridge; a part says
@@ -54,6 +56,11 @@ func TestMain(m *testing.M) {
 	part := os.Getenv(partOf)
 	switch part {
 	case "":
+		if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
+			vaulttest.CheapKDF()
+		}
+		// Under the race detector a program waits for a second before it ends. What is started here need not.
+		os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	case partDaemon:
 		err = serveDaemon(nil)

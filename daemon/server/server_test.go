@@ -230,6 +230,7 @@ func TestATamperedJournalStopsSideEffectsUntilTheOperatorAcceptsIt(t *testing.T)
 }
 
 func TestAGuesserIsSlowedDownAndDelaysNoAgent(t *testing.T) {
+	t.Parallel() // it waits out delays
 	s := begin(t)
 	a := s.agent()
 	id := a.send("pay", "1")

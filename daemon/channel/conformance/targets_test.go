@@ -298,7 +298,7 @@ func overStdio(s *stage) *home {
 				_, _ = io.WriteString(c, text+"\n")
 			}
 		})
-		return upstream.Definition{Command: []string{os.Args[0]}, Env: []string{wireVariable + "=" + address}}
+		return upstream.Definition{Command: []string{os.Args[0]}, Env: []string{wireVariable + "=" + address, "GORACE=atexit_sleep_ms=0"}}
 	})
 }
 

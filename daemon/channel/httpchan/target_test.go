@@ -48,6 +48,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	// Under the race detector a program waits for a second before it ends. What is started here need not.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 

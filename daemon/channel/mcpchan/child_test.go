@@ -23,6 +23,8 @@ func TestMain(m *testing.M) {
 	}
 	switch mode := os.Getenv("MCPCHAN_CHILD"); mode {
 	case "":
+		// Under the race detector a program waits for a second before it ends. What is started here need not.
+		os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	case "sdk":
 		if err := sdkServer().Run(context.Background(), &mcp.StdioTransport{}); err != nil {

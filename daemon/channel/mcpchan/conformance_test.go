@@ -78,7 +78,7 @@ func (h harness) Start(t *testing.T, c conformance.Case) conformance.Target {
 		}
 		r.rig = behindDial(t, upstream.Definition{Name: "bank", URL: address, Credential: "bank"}, conformance.Canary, r.dial)
 	} else {
-		r.rig = behindDial(t, upstream.Definition{Name: "bank", Command: []string{os.Args[0]}, Env: []string{"MCPCHAN_TARGET=" + string(text)}, Secrets: []string{"bank"}}, conformance.Canary, nil)
+		r.rig = behindDial(t, upstream.Definition{Name: "bank", Command: []string{os.Args[0]}, Env: []string{"MCPCHAN_TARGET=" + string(text), "GORACE=atexit_sleep_ms=0"}, Secrets: []string{"bank"}}, conformance.Canary, nil)
 	}
 	return r
 }

@@ -57,7 +57,7 @@ func (l *lines) String() string {
 func stdio(t *testing.T, mode string) *rig {
 	t.Helper()
 	ledger := filepath.Join(t.TempDir(), "ledger")
-	return behind(t, ledger, upstream.Definition{Name: "bank", Command: []string{os.Args[0]}, Env: []string{"MCPCHAN_CHILD=" + mode, "LEDGER=" + ledger}, Secrets: []string{"bank"}})
+	return behind(t, ledger, upstream.Definition{Name: "bank", Command: []string{os.Args[0]}, Env: []string{"MCPCHAN_CHILD=" + mode, "LEDGER=" + ledger, "GORACE=atexit_sleep_ms=0"}, Secrets: []string{"bank"}})
 }
 
 func overHTTP(t *testing.T, h http.Handler) *rig {
@@ -324,7 +324,7 @@ func TestAChildIsGivenASmallEnvironment(t *testing.T) {
 	all := text(t, r.Do(t.Context(), r.request("charge", `{}`)))
 	for line := range strings.Lines(all) {
 		name, _, _ := strings.Cut(line, "=")
-		if !slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "MCPCHAN_CHILD", "LEDGER", "BANK_TOKEN", "PWD"}, name) {
+		if !slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "MCPCHAN_CHILD", "LEDGER", "BANK_TOKEN", "PWD", "GORACE"}, name) {
 			t.Errorf("it was given %q", name)
 		}
 	}

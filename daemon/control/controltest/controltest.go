@@ -24,6 +24,7 @@ import (
 	"singlepass.dev/daemon/httptoken"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
+	"singlepass.dev/vault/vaulttest"
 	"singlepass.dev/vault/keychain"
 	"singlepass.dev/vault/secret"
 )
@@ -89,8 +90,9 @@ func (p *remembering) Prove(ctx context.Context, scheme string, value *secret.By
 // TicketLifetime is how long a ticket counts here.
 const TicketLifetime = time.Hour
 
-// New makes the folders of h, opens the vault and returns a daemon that does not listen yet.
+// New makes passphrases cheap to check (vaulttest.CheapKDF), makes the folders of h, opens the vault and returns a daemon that does not listen yet.
 func New(h home.Home, now func() time.Time) (*Daemon, error) {
+	vaulttest.CheapKDF()
 	if err := h.Create(); err != nil {
 		return nil, err
 	}
