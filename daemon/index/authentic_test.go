@@ -36,6 +36,22 @@ func stopped(t testing.TB, j *journal, n int) string {
 	return path
 }
 
+// restore writes a file of which most is zero.
+func restore(t testing.TB, path string, whole []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	fatal(t, err)
+	const part = 4096
+	zero := make([]byte, part)
+	for at := 0; at < len(whole); at += part {
+		if p := whole[at:min(at+part, len(whole))]; !bytes.Equal(p, zero[:len(p)]) {
+			_, err := f.WriteAt(p, int64(at))
+			fatal(t, err)
+		}
+	}
+	fatal(t, errors.Join(f.Truncate(int64(len(whole))), f.Close()))
+}
+
 // edit changes a stopped index with bbolt itself, as anybody could.
 func edit(t testing.TB, path string, f func(rows, bins, table, head *bbolt.Bucket) error) {
 	t.Helper()
@@ -103,7 +119,7 @@ func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
 			path := file(t)
 			for which, keys := range keys {
 				for i, k := range keys {
-					fatal(t, os.WriteFile(path, whole, 0o600))
+					restore(t, path, whole)
 					edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error {
 						return change([]*bbolt.Bucket{rows, bins}[which], k, keys[(i+1)%len(keys)])
 					})
