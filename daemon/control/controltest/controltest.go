@@ -24,9 +24,9 @@ import (
 	"singlepass.dev/daemon/httptoken"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
-	"singlepass.dev/vault/vaulttest"
 	"singlepass.dev/vault/keychain"
 	"singlepass.dev/vault/secret"
+	"singlepass.dev/vault/vaulttest"
 )
 
 // Daemon is everything that a control.Server needs. Its vault is real, has no keyring, and lies in the home.
