@@ -77,6 +77,9 @@ func step(x *Execution, ev Event) error {
 		return x.dispatch(ev)
 
 	case KindSendFailed:
+		if x.LastAttempt().Awaited() {
+			return illegal("the target said that it took it")
+		}
 		if err := x.endAttempt(ev, NothingSent); err != nil {
 			return err
 		}
@@ -98,6 +101,9 @@ func step(x *Execution, ev Event) error {
 	case KindObserved:
 		return x.observe(ev)
 
+	case KindAwaited:
+		return x.await(ev)
+
 	case KindUnknown:
 		if err := x.endAttempt(ev, ""); err != nil {
 			return err
@@ -106,8 +112,8 @@ func step(x *Execution, ev Event) error {
 		return nil
 
 	case KindInconclusive:
-		if x.State != Unknown {
-			return illegal("only an unknown outcome can be verified")
+		if x.State != Unknown && !x.Awaits() {
+			return illegal("only an outcome that is unknown or awaited can be verified")
 		}
 		x.Reason = ev.Reason
 		return nil
@@ -115,6 +121,10 @@ func step(x *Execution, ev Event) error {
 	case KindNotDone:
 		if x.State != Unknown {
 			return illegal("only an unknown outcome can be settled")
+		}
+		if x.LastAttempt().Awaited() && ev.Source != FromOperator {
+			// It may have forgotten it since: that is no proof that it did nothing.
+			return illegal("the target itself said that it took it, so that only the operator can say that it did nothing")
 		}
 		x.InDoubt, x.Source, x.Reason = false, ev.Source, ev.Reason
 		x.State = NotDone
@@ -204,12 +214,32 @@ func (x *Execution) endAttempt(ev Event, o Outcome) error {
 	return nil
 }
 
+// await notes that the target took the attempt in flight, which stays in flight.
+func (x *Execution) await(ev Event) error {
+	switch last := x.LastAttempt(); {
+	case x.Class != StatusQuery:
+		return illegal("only an action of class status_query has a way to ask for an outcome that is awaited")
+	case x.State != Dispatched || last.Awaited():
+		return illegal("no answer is awaited")
+	case ev.Attempt != last.Number:
+		return fmt.Errorf("%w: attempt %d was taken while attempt %d is in flight", ErrIllegal, ev.Attempt, last.Number)
+	}
+	x.Attempts = slices.Clone(x.Attempts)
+	last := &x.Attempts[len(x.Attempts)-1]
+	last.AwaitedSince, last.AskAfter = ev.At, ev.AskAfter
+	x.TargetStatus, x.Reason = ev.Status, ev.Reason
+	return nil
+}
+
 func (x *Execution) observe(ev Event) error {
 	if ev.Outcome != Success && ev.Outcome != TargetError {
 		return fmt.Errorf("%w: an observed outcome is success or target_error, not %q", ErrIllegal, ev.Outcome)
 	}
 	switch x.State {
 	case Dispatched:
+		if x.LastAttempt().Awaited() && (ev.Source == "" || ev.Source == FromTarget) {
+			return illegal("the target's own answer was that it is not done")
+		}
 		if err := x.endAttempt(ev, ev.Outcome); err != nil {
 			return err
 		}

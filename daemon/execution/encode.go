@@ -33,6 +33,7 @@ func (ev *Event) AppendJSON(b []byte) []byte {
 	o.flag("caller_waiting", ev.Waiting)
 	o.optional("finding", string(ev.Finding))
 	o.number("times_asked", int64(ev.Times))
+	o.number("ask_after", int64(ev.AskAfter))
 	return append(o.b, '}')
 }
 

@@ -13,6 +13,7 @@ const (
 	KindDispatched   Kind = "dispatched"            // durable before the first byte leaves
 	KindSendFailed   Kind = "attempt_not_sent"      // proof that no byte of this attempt left
 	KindGaveUp       Kind = "not_sent"              // no attempt could be sent, and none will be
+	KindAwaited      Kind = "outcome_awaited"       // the target answered that it took it and is not done; it is asked for the outcome from here on
 	KindObserved     Kind = "outcome_observed"      //
 	KindUnknown      Kind = "outcome_unknown"       //
 	KindInconclusive Kind = "verification_no_proof" // the target or the operator was asked and could not tell
@@ -28,7 +29,7 @@ const (
 // Kinds lists every kind.
 func Kinds() []Kind {
 	return []Kind{
-		KindAccepted, KindAttached, KindAuthorized, KindDispatched, KindSendFailed, KindGaveUp, KindObserved, KindUnknown, KindInconclusive,
+		KindAccepted, KindAttached, KindAuthorized, KindDispatched, KindSendFailed, KindGaveUp, KindAwaited, KindObserved, KindUnknown, KindInconclusive,
 		KindNotDone, KindDelivered, KindDisputed, KindRejected, KindExpired, KindWithdrawn, KindPruned,
 	}
 }
@@ -67,7 +68,7 @@ type Event struct {
 	Caller     *Caller     `json:"caller,omitempty"`     // accepted, caller_attached
 	Call       string      `json:"call,omitempty"`       // delivered, delivery_disputed: which caller
 	By         string      `json:"by,omitempty"`         // authorized, rejected, expired, withdrawn, not_done_established: who or what; with a finding: who had it asked
-	Attempt    int         `json:"attempt,omitempty"`    // dispatched, attempt_not_sent, outcome_observed, outcome_unknown
+	Attempt    int         `json:"attempt,omitempty"`    // dispatched, attempt_not_sent, outcome_awaited, outcome_observed, outcome_unknown
 	Outcome    Outcome     `json:"outcome,omitempty"`    // outcome_observed
 	Status     int         `json:"target_status,omitempty"`
 	Result     string      `json:"result_reference,omitempty"`
@@ -78,4 +79,6 @@ type Event struct {
 	Waiting    bool        `json:"caller_waiting,omitempty"` // not_done_established: a caller is attached, so it may be sent
 	Finding    Finding     `json:"finding,omitempty"`        // outcome_observed, verification_no_proof, not_done_established: where somebody was asked
 	Times      int         `json:"times_asked,omitempty"`    // how often it was asked since the last event about it, where more than once with the same finding
+
+	AskAfter time.Duration `json:"ask_after,omitempty"` // outcome_awaited: nanoseconds; how long the target asked to be left alone before the first question
 }

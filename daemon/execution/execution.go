@@ -110,7 +110,13 @@ type Attempt struct {
 	EndedAt      time.Time `json:"ended_at,omitzero"`
 	Outcome      Outcome   `json:"outcome,omitempty"` // empty: not known
 	Reason       string    `json:"reason,omitempty"`
+	// AwaitedSince is when the target answered that it took it and is not done. From then on nothing but the target's word or the operator's ends the attempt.
+	AwaitedSince time.Time     `json:"awaited_since,omitzero"`
+	AskAfter     time.Duration `json:"ask_after,omitempty"` // nanoseconds; how long the target asked to be left alone from then on
 }
+
+// Awaited says that the target answered that it took the attempt, and not yet how it ended.
+func (a Attempt) Awaited() bool { return !a.AwaitedSince.IsZero() }
 
 // Check is one time that the target was asked what became of an attempt, or several with the same finding.
 type Check struct {
@@ -185,6 +191,9 @@ func (x Execution) LastCheck() Check {
 	}
 	return x.Checks[len(x.Checks)-1]
 }
+
+// Awaits says that the target has it: it answered that it took it, and is asked how it ends. A restart of the daemon changes nothing about that.
+func (x Execution) Awaits() bool { return x.State == Dispatched && x.LastAttempt().Awaited() }
 
 // LastAttempt returns the newest attempt, or a zero Attempt.
 func (x Execution) LastAttempt() Attempt {

@@ -19,6 +19,7 @@ type witness struct {
 	inFlight int  // attempts that were dispatched and have not ended
 	mayHave  bool // an attempt that may have acted is not disproved
 	done     bool // an outcome was observed
+	taken    bool // the target said that it took the last attempt
 	result   string
 }
 
@@ -62,8 +63,16 @@ func (w *witness) apply(ev execution.Event) error {
 		w.inFlight--
 	case execution.KindObserved:
 		w.inFlight, w.done, w.result = 0, true, ev.Result
+	case execution.KindAwaited:
+		if next.Class != execution.StatusQuery || w.inFlight != 1 {
+			return fmt.Errorf("class %q with %d attempts in flight is awaited", next.Class, w.inFlight)
+		}
+		w.taken = true
 	case execution.KindNotDone:
-		w.mayHave = false
+		if w.taken && ev.Source != execution.FromOperator {
+			return fmt.Errorf("what the target said that it took was believed not to be done, by %q", ev.Source)
+		}
+		w.mayHave, w.taken = false, false
 	case execution.KindPruned:
 		if w.x.State.Open() {
 			return fmt.Errorf("%s was pruned", w.x.State)
@@ -102,8 +111,8 @@ func anyEvent(r *rand.Rand, x execution.Execution, at time.Time) execution.Event
 	}
 	if r.IntN(3) > 0 { // or few stories would have many attempts
 		ev.Kind = []execution.Kind{
-			execution.KindAuthorized, execution.KindDispatched, execution.KindSendFailed, execution.KindUnknown, execution.KindNotDone, execution.KindAttached,
-		}[r.IntN(6)]
+			execution.KindAuthorized, execution.KindDispatched, execution.KindSendFailed, execution.KindUnknown, execution.KindNotDone, execution.KindAttached, execution.KindAwaited,
+		}[r.IntN(7)]
 	}
 	if r.IntN(3) > 0 {
 		ev.Caller = &execution.Caller{Call: fmt.Sprint(r.IntN(4)), Run: "run_1"}

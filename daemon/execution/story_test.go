@@ -67,6 +67,8 @@ var (
 	unknown    = execution.Event{Kind: execution.KindUnknown, Attempt: 1, Reason: "connection reset"}
 	notDone    = execution.Event{Kind: execution.KindNotDone, Source: execution.FromQuery}
 	doItAgain  = execution.Event{Kind: execution.KindNotDone, Source: execution.FromQuery, Waiting: true}
+	awaited    = execution.Event{Kind: execution.KindAwaited, Attempt: 1, Status: 202, AskAfter: time.Minute, Reason: "the target took it"}
+	asked      = execution.Event{Kind: execution.KindObserved, Attempt: 1, Outcome: execution.Success, Status: 200, Result: "sha256:03", Source: execution.FromQuery}
 	noProof    = execution.Event{Kind: execution.KindInconclusive, Source: execution.FromQuery}
 	delivered  = execution.Event{Kind: execution.KindDelivered, Call: "1", Evidence: "drained"}
 	disputed   = execution.Event{Kind: execution.KindDisputed, Call: "1"}
@@ -188,5 +190,21 @@ func TestAnErrorNamesTheExecutionItsStateAndTheEvent(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not name %s", err, part)
 		}
+	}
+}
+
+func TestWhatTheTargetTookIsAwaitedUntilItTells(t *testing.T) {
+	s := begin(t, execution.StatusQuery).then(authorized, dispatched(1))
+	if s.x.Awaits() {
+		t.Error("nobody has answered yet")
+	}
+	s.then(awaited, noProof, attached).is(execution.Dispatched)
+	last := s.x.LastAttempt()
+	if !s.x.Awaits() || last.AwaitedSince.IsZero() || last.AskAfter != time.Minute || !last.EndedAt.IsZero() || s.x.TargetStatus != 202 || len(s.x.Checks) != 0 {
+		t.Errorf("it is %+v", s.x)
+	}
+	s.then(asked).is(execution.NotDelivered)
+	if last = s.x.LastAttempt(); s.x.Awaits() || last.Outcome != execution.Success || last.EndedAt.IsZero() || s.x.TargetStatus != 200 || s.x.Source != execution.FromQuery {
+		t.Errorf("it ended as %+v", s.x)
 	}
 }

@@ -69,7 +69,19 @@ func columns() []column {
 			}
 			return begin(t, class).then(authorized, dispatched(1), unknown, dispatched(2)).x, true
 		}},
+		{"dispatched, awaited", func(t testing.TB, class execution.Class) (execution.Execution, bool) {
+			if class != execution.StatusQuery {
+				return execution.Execution{}, false
+			}
+			return begin(t, class).then(authorized, dispatched(1), awaited).x, true
+		}},
 		{"unknown", told(authorized, dispatched(1), unknown)},
+		{"unknown, was awaited", func(t testing.TB, class execution.Class) (execution.Execution, bool) {
+			if class != execution.StatusQuery {
+				return execution.Execution{}, false
+			}
+			return begin(t, class).then(authorized, dispatched(1), awaited, unknown).x, true
+		}},
 		{"completed_result_not_delivered", told(done...)},
 		{"completed_result_delivered", told(append(slices.Clone(done), delivered)...)},
 		{"rejected", told(rejected)},
@@ -124,11 +136,14 @@ func variants() []variant {
 		{"outcome_observed operator", of(from(execution.FromOperator, execution.Success), last)},
 		{"outcome_observed not_sent", of(from(execution.FromOperator, execution.NothingSent), last)},
 		{"outcome_observed without outcome", of(from(execution.FromOperator, ""), last)},
+		{"outcome_awaited", of(awaited, last)},
+		{"outcome_awaited of another attempt", of(awaited, next)},
 		{"outcome_unknown", of(unknown, last)},
 		{"outcome_unknown of another attempt", of(unknown, next)},
 		{"verification_no_proof", plain(noProof)},
 		{"not_done_established", plain(notDone)},
 		{"not_done_established, caller waiting", plain(doItAgain)},
+		{"not_done_established by the operator", plain(execution.Event{Kind: execution.KindNotDone, Source: execution.FromOperator})},
 		{"delivered", plain(delivered)},
 		{"delivery_disputed", plain(disputed)},
 		{"rejected", plain(rejected)},

@@ -129,11 +129,13 @@ func (s *state) foldExecution(e *Entry) error {
 	r.Last = e.Position
 	switch {
 	case r.X.Pruned:
-		r.Arguments, r.HasResult, r.Result = false, false, Position{}
+		r.Arguments, r.HasResult, r.Result, r.HasAwaited, r.Awaited = false, false, Position{}, false, Position{}
 	case e.Sealed && ev.Kind == execution.KindAccepted:
 		r.Arguments = true
 	case e.Sealed && ev.Kind == execution.KindObserved:
 		r.HasResult, r.Result = true, e.Position
+	case e.Sealed && ev.Kind == execution.KindAwaited:
+		r.HasAwaited, r.Awaited = true, e.Position
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func (ix *Index) Get(id string) (execution.Execution, bool, error) {
 	return r.X, true, nil
 }
 
-// Payload returns the entry that carries a sealed payload of an execution, by that entry's kind: KindAccepted has the arguments and KindObserved the result.
+// Payload returns the entry that carries a sealed payload of an execution, by that entry's kind: KindAccepted has the arguments, KindAwaited what the target answered when it took them, and
+// KindObserved the result.
 func (ix *Index) Payload(id string, kind execution.Kind) (Position, bool, error) {
 	r, err := ix.record(id)
 	if err != nil || r == nil {
@@ -100,6 +101,8 @@ func (ix *Index) Payload(id string, kind execution.Kind) (Position, bool, error)
 		return r.Accepted, true, nil
 	case kind == execution.KindObserved && r.HasResult:
 		return r.Result, true, nil
+	case kind == execution.KindAwaited && r.HasAwaited:
+		return r.Awaited, true, nil
 	}
 	return Position{}, false, nil
 }

@@ -16,7 +16,11 @@ type record struct {
 	Arguments bool     // the entry at Accepted carries the sealed arguments
 	HasResult bool     // the entry at Result carries the sealed result
 	Result    Position // zero without HasResult
-	Earlier   []uint64 // the executions with its actor, scope and fingerprint that a repeat was to be compared with when it was accepted, oldest first
+
+	HasAwaited bool     // the entry at Awaited carries what the target answered when it took it; of two such entries the later one
+	Awaited    Position // zero without HasAwaited
+
+	Earlier []uint64 // the executions with its actor, scope and fingerprint that a repeat was to be compared with when it was accepted, oldest first
 }
 
 // perGroup is how many records, neighbours in the order of acceptance, are stored as one row: few large rows are cheap to write, and neighbours have most of their texts
@@ -126,7 +130,7 @@ func (c *coder) record(r, before *record) {
 		c.oneCheck(&x.Checks[i])
 	}
 	number(c, &x.Dropped)
-	c.flags(&x.InDoubt, &x.Pruned, &r.Arguments, &r.HasResult)
+	c.flags(&x.InDoubt, &x.Pruned, &r.Arguments, &r.HasResult, &r.HasAwaited)
 
 	number(c, &r.Ordinal)
 	c.place(&r.Accepted)
@@ -135,6 +139,11 @@ func (c *coder) record(r, before *record) {
 		c.place(&r.Result)
 	} else if c.reading {
 		r.Result = Position{}
+	}
+	if r.HasAwaited {
+		c.place(&r.Awaited)
+	} else if c.reading {
+		r.Awaited = Position{}
 	}
 	for i := range list(c, &r.Earlier) {
 		number(c, &r.Earlier[i])
@@ -148,6 +157,8 @@ func (c *coder) oneAttempt(a *execution.Attempt) {
 	c.time(&a.EndedAt)
 	text(c, &a.Outcome, b.Outcome)
 	text(c, &a.Reason, b.Reason)
+	c.time(&a.AwaitedSince)
+	number(c, &a.AskAfter)
 	c.attempt = *a
 }
 

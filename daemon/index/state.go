@@ -83,7 +83,7 @@ type meta struct {
 	Newest     string                  `json:"newest"`
 }
 
-const format = 4
+const format = 5
 
 // maxMatches bounds what a repeat is compared with. Open executions are never dropped from it.
 const maxMatches = 8

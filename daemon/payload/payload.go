@@ -47,6 +47,7 @@ type Kind string
 const (
 	Arguments Kind = "accepted"         // the arguments as they came and the effect
 	Result    Kind = "outcome_observed" // the answer as the agent gets it
+	Awaited   Kind = "outcome_awaited"  // what the target answered when it took something and was not done
 )
 
 // MaxSize is the longest plaintext that is sealed: padded and in base64 it still fits into a journal line.

@@ -73,6 +73,8 @@ func payloadKind(kind string) (payload.Kind, error) {
 		return payload.Arguments, nil
 	case execution.KindObserved:
 		return payload.Result, nil
+	case execution.KindAwaited:
+		return payload.Awaited, nil
 	}
 	return "", fmt.Errorf("an event of kind %q has no payload", kind)
 }
@@ -213,7 +215,7 @@ func (r *Records) Prunable(now time.Time, limit int) ([]execution.Execution, err
 // Erase overwrites the payloads of an execution.
 func (r *Records) Erase(ctx context.Context, id string) error {
 	var at []journal.Position
-	for _, kind := range []execution.Kind{execution.KindAccepted, execution.KindObserved} {
+	for _, kind := range []execution.Kind{execution.KindAccepted, execution.KindAwaited, execution.KindObserved} {
 		p, ok, err := r.index.Payload(id, kind)
 		if err != nil {
 			return err
