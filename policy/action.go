@@ -101,7 +101,11 @@ func describe(c *Contract) string {
 	r := c.Replay
 	window := plainDuration(r.AttachWindow)
 	s := []string{c.Description, ""}
-	switch r.Class {
+	class := r.Class
+	if r.Status != nil && len(r.Status.Fields) > 0 {
+		class = execution.Irreversible // without its answer the target cannot be asked
+	}
+	switch class {
 	case execution.ReadOnly:
 		s = append(s, "If the answer is lost, call again: this only reads.")
 	case execution.Idempotent:
@@ -113,6 +117,9 @@ func describe(c *Contract) string {
 	default:
 		s = append(s, "If the answer is lost, make the same call again: it joins the first one and is never sent a second time. If nobody knows whether it was done, you are told so; "+
 			"it then waits for the person to say what happened. Do not try to do the same in another way.")
+	}
+	if r.Accepted != nil {
+		s = append(s, "It can take long: while the target is at work the answer has the state \"dispatched\"; wait for the result with execution_wait.")
 	}
 	if r.Class != execution.ReadOnly {
 		same := "The same call means the same arguments"

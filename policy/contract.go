@@ -16,6 +16,7 @@ const (
 	DefaultAttachWindow = time.Hour
 	DefaultPoll         = 2 * time.Second
 	DefaultGiveUpAfter  = 10 * time.Minute
+	DefaultAcceptedFor  = 24 * time.Hour // DefaultGiveUpAfter where a target can say that it is not done
 	DefaultRetention    = 30 * 24 * time.Hour
 	DefaultAttempts     = 2 // for every class but irreversible, which has one
 	MaxAttempts         = 5
@@ -62,6 +63,7 @@ type HTTP struct {
 	Success   []StatusRange // what counts as done; 200 to 299 unless the contract says otherwise
 
 	origin string // scheme and authority, fixed by the contract
+	answer string // the field of the action's own answer that the URL is; empty where the contract fixes it
 	path   []template
 	json   *jsonTemplate
 	form   []Pair // nil when the body is no form
@@ -98,17 +100,27 @@ type Replay struct {
 	AttachWindow      time.Duration
 	AfterDelivery     execution.AfterDelivery
 	IntentScope       IntentScope
-	Attempts          int // automatic ones, the first included
+	Attempts          int       // automatic ones, the first included
+	Accepted          *Accepted // status_query over HTTP only; nil where every answer is the outcome
 	Status            *Status
 	Wait              Wait // status_query only
 }
 
+// Accepted says by which answer to the action's own request the target says that it took it and is not done.
+type Accepted struct {
+	Text   string        // as the card shows it: the condition, or the listed statuses as one
+	ranges []StatusRange // nil where there is a condition
+	when   *judgement
+}
+
 // Status asks what became of an execution whose answer was lost: status_query over HTTP.
 type Status struct {
-	HTTP                   // the request: GET, HEAD or POST
-	Credential      string // the action's own unless the contract says otherwise; empty when none is used
-	Done, NotDone   string // CEL conditions over the answer, as written; NotDone may be empty
-	Failed, Running string // empty when there is none
+	HTTP                     // the request: GET, HEAD or POST
+	Credential      string   // the action's own unless the contract says otherwise; empty when none is used
+	Fields          []string // the fields of the action's own answer that the request needs, in the order of the file
+	Within          string   // where the URL is such a field: scheme, host, port and path that it must lie in
+	Done, NotDone   string   // CEL conditions over the answer, as written; NotDone may be empty
+	Failed, Running string   // empty when there is none
 	done, notDone   *judgement
 	failed, running *judgement
 	ownContentType  bool

@@ -94,20 +94,7 @@ func (a *Action) JudgeStatus(p Prepared, id string, r Reading) (execution.Findin
 	if why := saysNothing(r.Status); why != "" {
 		return execution.FoundCannotTell, fmt.Sprintf("the target answered %d: %s", r.Status, why)
 	}
-	headers := make(map[string]string, len(r.Header))
-	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = strings.Join(values, ", ")
-	}
-	body, unread := any(nil), "it is not whole"
-	if r.Whole {
-		var err error
-		if body, err = decodeBody(r.Body); err != nil {
-			body, unread = nil, err.Error()
-		} else {
-			unread = ""
-		}
-	}
-	values := map[string]any{"status": int64(r.Status), "headers": headers, "body": body, "args": p.values, "execution_id": id}
+	values, unread := r.values(p, id)
 	found, why := execution.FoundCannotTell, ""
 	for _, c := range []struct {
 		name    string
@@ -141,6 +128,24 @@ func (a *Action) JudgeStatus(p Prepared, id string, r Reading) (execution.Findin
 		why = fmt.Sprintf("the target answered %d, and none of the contract's conditions holds", r.Status)
 	}
 	return found, why
+}
+
+// values is what a condition sees of an answer, and why its body could not be read, or "".
+func (r Reading) values(p Prepared, id string) (values map[string]any, unread string) {
+	headers := make(map[string]string, len(r.Header))
+	for name, values := range r.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	body, unread := any(nil), "it is not whole"
+	if r.Whole {
+		var err error
+		if body, err = decodeBody(r.Body); err != nil {
+			body, unread = nil, err.Error()
+		} else {
+			unread = ""
+		}
+	}
+	return map[string]any{"status": int64(r.Status), "headers": headers, "body": body, "args": p.values, "execution_id": id}, unread
 }
 
 // holds reports false for ok where the condition could not be evaluated.

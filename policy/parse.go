@@ -132,7 +132,7 @@ func (p *parser) retention(n *node, path string, c *Contract) {
 func (p *parser) replay(n *node, path string, c *Contract) {
 	r := &c.Replay
 	r.Class, r.IntentScope = execution.Irreversible, ScopeRun
-	var status, wait *node
+	var accepted, status, wait *node
 	p.object(n, path, []field{
 		{"class", "", func(n *node, path string) { r.Class, _ = enum(p, n, path, execution.Classes()...) }},
 		{"idempotency_header", "", func(n *node, path string) { r.IdempotencyHeader = p.idempotencyHeader(n, path, c.HTTP) }},
@@ -147,6 +147,7 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			attempts, _ := p.integer(n, path, 1, MaxAttempts)
 			r.Attempts = int(attempts)
 		}},
+		{"accepted", "", func(n *node, path string) { accepted = n }},
 		{"status", "", func(n *node, path string) { status = n }},
 		{"wait", "", func(n *node, path string) { wait = n }},
 	})
@@ -172,10 +173,10 @@ func (p *parser) replay(n *node, path string, c *Contract) {
 			}
 		}
 	case execution.StatusQuery:
-		p.statusQuery(place("class"), status, wait, path, c)
+		p.statusQuery(place("class"), accepted, status, wait, path, c)
 	}
 	if r.Class != execution.StatusQuery {
-		for _, name := range []string{"status", "wait"} {
+		for _, name := range []string{"accepted", "status", "wait"} {
 			if has(name) {
 				p.problem(place(name), sub(path, name), "remove it, or write `class: status_query` if the target can be asked", "%q belongs to class status_query, not %s", name, r.Class)
 			}

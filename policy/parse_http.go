@@ -70,6 +70,10 @@ func (p *parser) url(n *node, path string, h *HTTP, in *input) {
 		return
 	}
 	h.URL = n.text
+	if p.answers != nil && strings.HasPrefix(n.text, "{"+answerPrefix) {
+		p.answerURL(n, path, h, in)
+		return
+	}
 	m := urlForm().FindStringSubmatch(n.text)
 	switch {
 	case strings.Contains(n.text, "?"):
@@ -98,7 +102,7 @@ func (p *parser) url(n *node, path string, h *HTTP, in *input) {
 		return
 	}
 	h.origin = m[1] + "://" + strings.ToLower(m[2])
-	segments := strings.Split(strings.TrimPrefix(m[3], "/"), "/")
+	segments := splitPath(strings.TrimPrefix(m[3], "/"))
 	for i, segment := range segments {
 		last := i == len(segments)-1
 		t := p.templateOf(n, segment, path, in, inPath)
@@ -112,6 +116,32 @@ func (p *parser) url(n *node, path string, h *HTTP, in *input) {
 		}
 		h.path = append(h.path, t)
 	}
+}
+
+// splitPath splits at slashes, but not within braces: the name of an answer's field can have some.
+func splitPath(s string) []string {
+	depth := 0
+	return splitFunc(s, func(c rune) bool {
+		switch {
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		}
+		return c == '/' && depth <= 0
+	})
+}
+
+// splitFunc is strings.Split by a function: strings.FieldsFunc would drop what is empty.
+func splitFunc(s string, at func(rune) bool) []string {
+	var parts []string
+	from := 0
+	for i, c := range s {
+		if at(c) {
+			parts, from = append(parts, s[from:i]), i+1
+		}
+	}
+	return append(parts, s[from:])
 }
 
 func hostname(host string) bool {

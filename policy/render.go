@@ -52,7 +52,13 @@ func (a *Action) Render(p Prepared, id string) (effect.Effect, error) {
 		e.Auth = &effect.Auth{Credential: c.Credential}
 	}
 	if s := c.Replay.Status; s != nil {
-		e.Status = &effect.StatusRequest{HTTP: *r.request(&s.HTTP, s.ownContentType)}
+		e.Status = &effect.StatusRequest{
+			HTTP: *r.request(&s.HTTP, s.ownContentType), Fields: slices.Clone(s.Fields), Within: s.Within,
+			Done: s.Done, Failed: s.Failed, NotDone: s.NotDone, Running: s.Running,
+		}
+		if c.Replay.Accepted != nil {
+			e.Status.Accepted = c.Replay.Accepted.Text
+		}
 		if s.Credential != "" {
 			e.Status.Auth = &effect.Auth{Credential: s.Credential}
 		}
@@ -98,6 +104,9 @@ type renderer struct {
 	values map[string]any
 	id     string
 	in     *input
+	answer Learned // of the action's own request; nil leaves its placeholders as they are
+	base   string  // the URL of that request
+	within string  // where a URL of the target's own has to lie
 	err    error
 }
 
@@ -109,6 +118,10 @@ func (r *renderer) refuse(t template, problem, remedy string) {
 			break
 		}
 	}
+	if pointer != "" && strings.HasPrefix(pointer[1:], answerPrefix) {
+		r.refuseAnswer(t, problem)
+		return
+	}
 	if r.err == nil {
 		r.err = &ArgumentError{pointer, problem, remedy}
 	}
@@ -118,6 +131,9 @@ func (r *renderer) refuse(t template, problem, remedy string) {
 func (r *renderer) argument(name string) (string, bool) {
 	if name == executionID {
 		return r.id, true
+	}
+	if field, ok := answerField(name); ok {
+		return r.answerText(field)
 	}
 	switch v := r.values[name].(type) {
 	case string:
@@ -151,6 +167,9 @@ func (r *renderer) text(t template) (string, bool) {
 // url fills path and query. An argument stays within its path segment, for readers that decode %2F before they resolve dots too: those of the credential's path prefix
 // among them.
 func (r *renderer) url(h *HTTP) string {
+	if h.answer != "" {
+		return r.answerURL(h)
+	}
 	var b strings.Builder
 	b.WriteString(h.origin)
 	for i, segment := range h.path {
@@ -165,9 +184,13 @@ func (r *renderer) url(h *HTTP) string {
 			if !ok {
 				r.refuse(segment, "it is missing", "send it; the URL cannot do without it")
 			}
+			if _, isAnswer := answerField(p.name); isAnswer && r.answer == nil {
+				b.WriteString(value) // not filled yet: shown, and never sent
+				continue
+			}
 			b.WriteString(strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
 		}
-		if segment.isLiteral() {
+		if segment.isLiteral() || r.answer == nil && segment.needsAnswer() {
 			continue
 		}
 		written := b.String()[start:]
@@ -218,7 +241,9 @@ func (r *renderer) encode(pairs []Pair) string {
 func (r *renderer) json(dst []byte, t *jsonTemplate) ([]byte, bool) {
 	switch t.kind {
 	case text:
-		if name := t.text.whole(); name != "" && name != executionID {
+		if field, ok := answerField(t.text.whole()); ok && r.answer != nil {
+			return append(dst, r.answer[field]...), true
+		} else if name := t.text.whole(); name != "" && name != executionID && !ok {
 			v, ok := r.values[name]
 			if !ok {
 				return dst, false

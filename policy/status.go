@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"singlepass.dev/daemon/effect"
@@ -11,8 +12,11 @@ import (
 const maxStatusAnswer = 4 << 20
 
 // statusQuery reads what belongs to class status_query: over HTTP the request that asks and what its answers mean, and for every channel how long to wait.
-func (p *parser) statusQuery(class, status, wait *node, path string, c *Contract) {
+func (p *parser) statusQuery(class, accepted, status, wait *node, path string, c *Contract) {
 	r := &c.Replay
+	if accepted != nil {
+		r.Accepted = p.accepted(accepted, sub(path, "accepted"), c)
+	}
 	switch {
 	case c.Channel != effect.HTTP && status != nil:
 		p.problem(status, sub(path, "status"), "remove it", "a status request belongs to channel http")
@@ -26,6 +30,15 @@ func (p *parser) statusQuery(class, status, wait *node, path string, c *Contract
 
 func (p *parser) status(n *node, path string, c *Contract) *Status {
 	s := &Status{Credential: c.Credential}
+	if c.Replay.Accepted != nil {
+		p.answers = &s.Fields
+		defer func() { p.answers = nil }()
+	}
+	p.origin = ""
+	if c.HTTP != nil {
+		p.origin = c.HTTP.origin
+	}
+	var within *node
 	condition := func(name, hint string, source *string, compiled **judgement) field {
 		return field{name, hint, func(n *node, path string) { *source, *compiled = p.judgement(n, path, c.input) }}
 	}
@@ -37,6 +50,10 @@ func (p *parser) status(n *node, path string, c *Contract) *Status {
 			}
 			s.Credential, _ = p.pattern(n, path, credentialName(), "write the name of a credential in the vault, or null for none")
 		}},
+		field{"within", "", func(n *node, path string) {
+			within = n
+			s.Within = p.within(n, path)
+		}},
 		condition("done", "write `done: 'status == 200 && body.state == \"finished\"'`, which holds when the action was carried out", &s.Done, &s.done),
 		condition("not_done", "", &s.NotDone, &s.notDone),
 		condition("failed", "", &s.Failed, &s.failed),
@@ -46,7 +63,9 @@ func (p *parser) status(n *node, path string, c *Contract) *Status {
 		return s
 	}
 	s.ownContentType = s.namesContentType()
+	p.answerRules(n, within, path, s)
 	byID, byArgument := s.HTTP.uses()
+	byArgument = byArgument || len(s.Fields) > 0 // an answer of its own is about one execution
 	for _, j := range []*judgement{s.done, s.notDone, s.failed, s.running} {
 		if j != nil {
 			byID, byArgument = byID || j.id, byArgument || j.args
@@ -84,6 +103,9 @@ func (p *parser) wait(class, n *node, path string, r *Replay) {
 	}
 	if w.GiveUpAfter == 0 {
 		w.GiveUpAfter = max(DefaultGiveUpAfter, 2*w.NotDoneAfter)
+		if r.Accepted != nil {
+			w.GiveUpAfter = max(DefaultAcceptedFor, w.GiveUpAfter)
+		}
 	} else if w.GiveUpAfter <= w.NotDoneAfter {
 		p.problem(n, path, "write a give_up_after that is longer than not_done_after", "\"not done\" would never be believed: it is asked for %s, and believed after %s",
 			plainDuration(w.GiveUpAfter), plainDuration(w.NotDoneAfter))
@@ -100,7 +122,7 @@ func (h *HTTP) uses() (id, argument bool) {
 	look := func(t template) {
 		for _, p := range t {
 			id = id || p.name == executionID
-			argument = argument || p.name != "" && p.name != executionID
+			argument = argument || p.name != "" && p.name != executionID && !strings.HasPrefix(p.name, answerPrefix)
 		}
 	}
 	for _, segment := range h.path {

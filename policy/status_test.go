@@ -40,6 +40,7 @@ func TestAStatusRequestIsPartOfTheEffect(t *testing.T) {
 			Header: []effect.Field{{Name: "X-Ask", Value: "a b/c"}, {Name: "Content-Type", Value: "application/json"}}, Body: []byte(`{"id":"` + act + `","weight":2}`),
 		},
 		Auth: &effect.Auth{Credential: "reader"},
+		Done: `status == 200 && body.state == "sent"`, NotDone: "status == 404", Failed: `status == 200 && body.state == "returned"`, Running: `status == 200 && body.state == "packing"`,
 	}
 	if d := cmp.Diff(want, eff.Status); d != "" {
 		t.Error(d)

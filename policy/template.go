@@ -47,7 +47,7 @@ func parseTemplate(s string) (t template, problem, remedy string) {
 			if !closed {
 				return nil, "a { without its }", double
 			}
-			if !placeholderName().MatchString(name) {
+			if !placeholderName().MatchString(name) && !answerPlaceholder().MatchString(name) {
 				return nil, "{" + clip(name, 40) + "} is no placeholder", "write the name of an argument between the braces; " + double
 			}
 			flush()
@@ -97,6 +97,10 @@ func (p *parser) templateOf(n *node, s, path string, in *input, u use) template 
 	}
 	for _, part := range t {
 		if part.name == "" || part.name == executionID || in == nil {
+			continue
+		}
+		if field, ok := answerField(part.name); ok {
+			p.answerField(n, path, field, u)
 			continue
 		}
 		a := in.byName[part.name]

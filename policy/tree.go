@@ -102,6 +102,9 @@ type parser struct {
 	file     string
 	problems Problems
 	places   map[string]*node // where each path stands, for problems found later
+
+	answers *[]string // while a status request is read that may have fields of the action's own answer: those that it has
+	origin  string    // the action's own
 }
 
 func (p *parser) add(line, column int, path, remedy, format string, args ...any) {

@@ -35,6 +35,17 @@ func asksWith(old, new string) string {
 	return strings.Replace(asks, old, new, 1)
 }
 
+// awaits is asks with a target that can say that it is not done, and a field of that answer in the URL.
+func awaits(field string) string {
+	s := strings.Replace(asksWith("    not_done: status == 404\n", ""), "  status:\n", "  accepted: [202]\n  status:\n", 1)
+	return strings.Replace(strings.Replace(s, "{execution_id}", field, 1), "not_done_after: 30s, ", "", 1)
+}
+
+// located is awaits with a URL that the target gives.
+func located() string {
+	return strings.Replace(awaits("x"), "https://parcels.example/v1/parcels/x", `"{answer:Location}"`, 1)
+}
+
 // Each case changes the correct contract in one way. The golden file holds what the operator then reads.
 var wrong = []struct{ name, old, new string }{
 	{"an unknown field", "credential: parcels", "credentials: parcels"},
@@ -97,6 +108,22 @@ var wrong = []struct{ name, old, new string }{
 	{"a status request with a body of a GET", replayOfPlain, asksWith("    not_done:", "    json: {}\n    not_done:")},
 	{"a status request that redirects the credential", replayOfPlain, asksWith("    not_done:", "    credential: a b\n    not_done:")},
 	{"a status request about nothing", replayOfPlain, asksWith("{execution_id}", "all")},
+	{"accepted answers of another class", "  attach_window: 1h", "  attach_window: 1h\n  accepted: [202]"},
+	{"accepted answers that are errors", replayOfPlain, asksWith("  status:\n", "  accepted: [202, 404]\n  status:\n")},
+	{"accepted answers that are no list", replayOfPlain, asksWith("  status:\n", "  accepted: 202\n  status:\n")},
+	{"accepted answers by a condition that does not parse", replayOfPlain, asksWith("  status:\n", "  accepted: status = 202\n  status:\n")},
+	{"a field of an answer that is the outcome", replayOfPlain, asksWith("{execution_id}", "{answer:/id}")},
+	{"a field of the answer in the action itself", "X-Trace: \"{execution_id}\"", "X-Trace: \"{answer:Location}\""},
+	{"a field of the answer that is no pointer", replayOfPlain, awaits("{answer:/a~2b}")},
+	{"a field of the answer that is a credential", replayOfPlain, awaits("{answer:set-cookie}")},
+	{"a field of the answer of no name", replayOfPlain, awaits("{answer:}")},
+	{"a field of the answer as a host", replayOfPlain, strings.Replace(awaits("x"), "parcels.example", "{answer:/host}", 1)},
+	{"a URL that is a field and more", replayOfPlain, strings.Replace(awaits("x"), "https://parcels.example/v1/parcels/x", "\"{answer:Location}/x\"", 1)},
+	{"a POST to where the target says", replayOfPlain, strings.Replace(located(), "method: GET", "method: POST", 1)},
+	{"a place for a URL that the contract fixes", replayOfPlain, strings.Replace(awaits("{answer:/id}"), "    method: GET", "    method: GET\n    within: https://parcels.example/", 1)},
+	{"a place that depends on the call", replayOfPlain, strings.Replace(located(), "    method: GET", "    method: GET\n    within: https://parcels.example/{to}", 1)},
+	{"a place that the target chooses", replayOfPlain, strings.Replace(located(), "    method: GET", "    method: GET\n    within: \"{answer:Link}\"", 1)},
+	{"not done, said by who took it", replayOfPlain, strings.Replace(awaits("{answer:/id}"), "    failed:", "    not_done: status == 404\n    failed:", 1)},
 	{"a status request about an id that is never sent", fromHeaders, strings.Replace(fromHeaders[strings.Index(fromHeaders, "  query:"):], replayOfPlain, asks, 1)},
 	{"a status request with an unknown argument", replayOfPlain, asksWith("{execution_id}", "{too}")},
 	{"a status request with http's own field", replayOfPlain, asksWith("    not_done:", "    success: [200]\n    not_done:")},

@@ -44,6 +44,17 @@ type Effect struct {
 type StatusRequest struct {
 	HTTP HTTPRequest `json:"http"`
 	Auth *Auth       `json:"auth,omitempty"`
+	// Fields are the fields of the action's own answer that the request needs, as they stand in it: {answer:FIELD}. Where there are some the request is not complete, and it is never sent as
+	// it stands here.
+	Fields []string `json:"fields,omitempty"`
+	// Within is the only place that the request may go to where its URL is a field of that answer: scheme, host, port and the beginning of the path.
+	Within string `json:"within,omitempty"`
+	// The contract's conditions, as they are written: by which answer the target says that it took the call and is not done, and what the answers to the request mean.
+	Accepted string `json:"accepted,omitempty"`
+	Done     string `json:"done,omitempty"`
+	Failed   string `json:"failed,omitempty"`
+	NotDone  string `json:"not_done,omitempty"`
+	Running  string `json:"running,omitempty"`
 }
 
 // HTTPRequest is one HTTP request, complete but for the credential.
@@ -156,11 +167,14 @@ func (e Effect) check() error {
 		requests, auths = append(requests, &e.Status.HTTP), append(auths, e.Status.Auth)
 	}
 	var texts []string
+	if s := e.Status; s != nil {
+		texts = append(append(texts, s.Fields...), s.Within, s.Accepted, s.Done, s.Failed, s.NotDone, s.Running)
+	}
 	if e.SSH != nil {
 		if err := e.SSH.check(); err != nil {
 			return err
 		}
-		texts = e.SSH.texts()
+		texts = append(texts, e.SSH.texts()...)
 	}
 	for _, h := range requests {
 		if h == nil {
