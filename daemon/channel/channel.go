@@ -34,6 +34,9 @@ type Request struct {
 	Private     bool           // the operator's leave for a name that leads into a private network or to this machine
 	// Permitted is asked with the final URL, credential placed aside, right before the first byte; an error means that nothing is sent. Optional.
 	Permitted func(rawURL string) error
+	// JudgeAnswer says by the contract's own condition whether a final answer is the outcome (Done), or only says that the target took it and goes on with it (Running): then kept is what will be
+	// needed of it to ask how that ends. CannotTell makes the outcome unknown. Optional: without it every answer is the outcome.
+	JudgeAnswer func(Reading) (word Word, kept json.RawMessage, why string)
 }
 
 // Limits bound an attempt. A zero field means the channel's documented default.
@@ -58,6 +61,7 @@ const (
 	Success     Verdict = "success"      // the target answered that it did it
 	TargetError Verdict = "target_error" // the target answered that it did not, or that it failed: a known outcome
 	NotSent     Verdict = "not_sent"     // proof that no application byte left this machine
+	Taken       Verdict = "taken"        // the target answered that it took it and is not done: it is asked how that ends, and nothing is sent again
 	Unknown     Verdict = "unknown"      // anything else
 )
 
@@ -67,8 +71,11 @@ type Outcome struct {
 	Status  int    // the target's own status: HTTP status code, exit status; 0 when there is none
 	Reason  string // for people, without secrets: why it is not_sent or unknown, or what was odd about an answer
 	// Result is the answer as the agent gets it, scrubbed of the secret: the JSON of an MCP CallToolResult without _meta. It is what the journal seals and what a
-	// retry is handed, byte for byte. Nil for NotSent and Unknown.
+	// retry is handed, byte for byte. Nil for NotSent, Taken and Unknown.
 	Result json.RawMessage
 	// Answer describes the answer for the operator (status line, header fields, sizes, "cut", "scrubbed"), as a JSON object without secrets. May be nil.
 	Answer json.RawMessage
+	// Kept is what Request.JudgeAnswer keeps of an answer that says Taken, and After how long the target then asks to be left alone; 0 where it says nothing.
+	Kept  json.RawMessage
+	After time.Duration
 }

@@ -27,8 +27,12 @@ type Query struct {
 	Secret      *secret.Bytes // of Effect.Status.Auth where there is a status request, else of Effect.Auth; nil where that is nil
 	// Dispatched is when that attempt was dispatched. Zero where it is not known: what a channel would conclude from the time that passed is then not concluded.
 	Dispatched time.Time
-	Limits     Limits // zero fields take the channel's defaults
-	Private    bool   // as in Request
+	// Awaited says that the target answered the attempt: it took it, and was not done.
+	Awaited bool
+	// Shown is what Finding.Evidence calls a status request in which the target's own words stand, which are not for the journal in clear. Empty: method and URL.
+	Shown   string
+	Limits  Limits // zero fields take the channel's defaults
+	Private bool   // as in Request
 	// Permitted is asked with the final URL, credential placed aside, right before the first byte; an error means that nothing is asked. Optional.
 	Permitted func(rawURL string) error
 	// Judge says what an answer to the status request means, by the contract's own conditions. Required where Effect.Status is set; a channel that asks in its own way

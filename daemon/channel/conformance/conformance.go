@@ -90,6 +90,12 @@ type Target interface {
 	Ledger() Ledger
 }
 
+// Taking is a Harness whose targets answer that they took the request and are not done: wherever others say success, the channel then says taken, and nothing else changes.
+type Taking interface {
+	Harness
+	Taking()
+}
+
 var errLimit = errors.New("the test's limit")
 
 // Run holds the channel of h to every case, and the table of what it says to the file golden.
@@ -110,7 +116,8 @@ func Run(t *testing.T, h Harness, golden string) {
 						return
 					}
 					o, l := attempt(t, target, c)
-					judge(t, c, o, l)
+					_, taking := h.(Taking)
+					judge(t, c, o, l, taking)
 					verdict, told := string(o.Verdict), address.ReplaceAllString(o.Reason, "ADDRESS")
 					if b == AfterConnect && !sideEffect && f != Hang && l.Bytes == 0 { // a pool may notice before the request has the connection, or after
 						verdict, told = "unknown or not_sent", ""
@@ -170,7 +177,7 @@ func attempt(t *testing.T, target Target, c Case) (channel.Outcome, Ledger) {
 	return o, target.Ledger()
 }
 
-func judge(t *testing.T, c Case, o channel.Outcome, l Ledger) {
+func judge(t *testing.T, c Case, o channel.Outcome, l Ledger, taking bool) {
 	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -184,6 +191,10 @@ func judge(t *testing.T, c Case, o channel.Outcome, l Ledger) {
 	case channel.NotSent:
 		if l.Bytes != 0 {
 			fail("not_sent, but %d bytes arrived", l.Bytes)
+		}
+	case channel.Taken:
+		if !l.Decided || l.Effects != 1 || !taking || o.Kept == nil {
+			fail("taken, but the target never said so, or nothing is kept of what it said")
 		}
 	case channel.Success, channel.TargetError:
 		if !l.Decided || l.Effects != 1 {
@@ -219,6 +230,9 @@ func judge(t *testing.T, c Case, o channel.Outcome, l Ledger) {
 		effects = 1
 	case AfterVerdict, AfterAnswer:
 		effects, want = 1, []channel.Verdict{channel.Success}
+		if taking {
+			want = []channel.Verdict{channel.Taken}
+		}
 	}
 	if l.Effects != effects {
 		fail("the harness acted %d times, not %d", l.Effects, effects)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -30,6 +31,7 @@ type answer struct {
 	broken string // why the body is not whole; "" if it is
 	hidden string // why the body is withheld; "" if it is not
 	asked  bool   // it answers a status request, and not the request of the action itself
+	later  bool   // and that one was answered: the target took it
 
 	stream io.Reader        // the body, where it was not read yet
 	after  func() bool      // says whether something follows what was read
@@ -54,9 +56,26 @@ func (a *answer) outcome(r channel.Request, p request) channel.Outcome {
 	}
 	var scrubbed bool
 	scrubbed, o.Reason = a.clean(r, p)
+	if r.JudgeAnswer != nil {
+		word, kept, why := r.JudgeAnswer(a.reading())
+		switch word {
+		case channel.Done:
+		case channel.Running:
+			return channel.Outcome{
+				Verdict: channel.Taken, Status: a.status, Reason: join(why, o.Reason), Kept: kept, Answer: a.forOperator(scrubbed), After: retryAfter(a.header, time.Now()),
+			}
+		default:
+			return unknown(join(why, o.Reason))
+		}
+	}
 	o.Result = a.result(o.Verdict != channel.Success, scrubbed)
 	o.Answer = a.forOperator(scrubbed)
 	return o
+}
+
+// reading is the answer as conditions see it.
+func (a *answer) reading() channel.Reading {
+	return channel.Reading{Status: a.status, Header: a.header, Body: a.body, Whole: !a.cut && a.broken == "" && a.hidden == ""}
 }
 
 // clean takes the secret out of the answer, or withholds what it cannot be taken out of, and says what is odd about it.
@@ -247,7 +266,10 @@ func (a *answer) text(k kind, scrubbed bool) string {
 	if name := http.StatusText(a.status); name != "" { // not the target's own phrase
 		t.WriteString(" " + name)
 	}
-	if a.asked {
+	switch {
+	case a.later:
+		t.WriteString("\nNote: the target took the call and answered that it was not done; this is its answer to the later question what became of it.")
+	case a.asked:
 		t.WriteString("\nNote: the target's answer to the call itself was lost; this is its answer to the question what became of it.")
 	}
 	if odd := a.oddities(); odd != "" {

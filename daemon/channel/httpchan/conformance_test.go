@@ -29,6 +29,31 @@ func TestConformanceOverTLS(t *testing.T) {
 	conformance.Run(t, &harness{pair: pair, roots: roots}, "testdata/conformance_tls.txt")
 }
 
+// A target that answers that it took the request and is not done.
+func TestConformanceOfATargetThatIsNotDone(t *testing.T) {
+	conformance.Run(t, taking{&harness{}}, "testdata/conformance_taken.txt")
+}
+
+type taking struct{ *harness }
+
+func (taking) Taking() {}
+
+func (h taking) Start(t *testing.T, c conformance.Case) conformance.Target {
+	if !c.SideEffect {
+		return nil // nobody would have to ask how a read ends
+	}
+	target := h.harness.Start(t, c)
+	if r, ok := target.(*running); ok {
+		r.req.JudgeAnswer = func(a channel.Reading) (channel.Word, json.RawMessage, string) {
+			if a.Status != 200 {
+				return channel.Done, nil, ""
+			}
+			return channel.Running, json.RawMessage(`{}`), "the target took it"
+		}
+	}
+	return target
+}
+
 type harness struct {
 	pair  []byte
 	roots *x509.CertPool

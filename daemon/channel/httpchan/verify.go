@@ -21,6 +21,9 @@ func (c *Channel) Verify(ctx context.Context, q channel.Query) channel.Finding {
 	if s == nil || q.Judge == nil {
 		return cannotTell("the action has no status request")
 	}
+	if len(s.Fields) > 0 {
+		return cannotTell("the status request is not complete: it needs fields of the target's own answer")
+	}
 	r := channel.Request{
 		ExecutionID: q.ExecutionID, Attempt: q.Attempt, SideEffect: true, Secret: q.Secret, Limits: q.Limits, Permitted: q.Permitted, Private: q.Private,
 		Effect: effect.Effect{Channel: effect.HTTP, HTTP: &s.HTTP, Auth: s.Auth},
@@ -30,18 +33,21 @@ func (c *Channel) Verify(ctx context.Context, q channel.Query) channel.Finding {
 	if err != nil {
 		return cannotTell("the status request cannot be sent as it is: " + err.Error())
 	}
-	asked := s.HTTP.Method + " " + r.Effect.Target()
+	asked := q.Shown
+	if asked == "" {
+		asked = s.HTTP.Method + " " + r.Effect.Target()
+	}
 	a, o := c.exchange(ctx, r, p)
 	if a == nil {
 		f := cannotTell("the status request was not answered: " + o.Reason)
 		f.Evidence = asked + " was not answered: " + o.Reason
 		return f
 	}
-	a.asked = true
+	a.asked, a.later = true, q.Awaited
 	scrubbed, odd := a.clean(r, p)
 	f := channel.Finding{Status: a.status, After: retryAfter(a.header, time.Now()), Answer: a.forOperator(scrubbed)}
 	f.Evidence = fmt.Sprintf("%s answered %d (%s, %d bytes, sha256 %x)", asked, a.status, contentType(a.header), len(a.body), sha256.Sum256(a.body))
-	f.Word, f.Reason = q.Judge(channel.Reading{Status: a.status, Header: a.header, Body: a.body, Whole: !a.cut && a.broken == "" && a.hidden == ""})
+	f.Word, f.Reason = q.Judge(a.reading())
 	if odd != "" {
 		f.Reason = join(f.Reason, odd)
 	}

@@ -2,6 +2,8 @@ package httpchan_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -220,5 +222,72 @@ func TestRetryAfterIsReadAndBounded(t *testing.T) {
 		if f := client(t, httpchan.Config{}).Verify(t.Context(), question(t, s.URL+"/", nil)); f.After != want {
 			t.Errorf("%q: %v", header, f.After)
 		}
+	}
+}
+
+func TestAnAnswerThatSaysNotDoneIsTakenAndNoResult(t *testing.T) {
+	judged := func(r channel.Reading) (channel.Word, json.RawMessage, string) {
+		switch {
+		case r.Status == 202 && len(r.Header["Location"]) == 1:
+			return channel.Running, json.RawMessage(`{"Location":"` + r.Header["Location"][0] + `"}`), "it took the call"
+		case r.Status == 202:
+			return channel.CannotTell, nil, "it says not where"
+		}
+		return channel.Done, nil, ""
+	}
+	for name, c := range map[string]struct {
+		answer  string
+		verdict channel.Verdict
+		status  int
+		says    string
+		kept    string
+		after   time.Duration
+	}{
+		"taken":               {"HTTP/1.1 202 Accepted\r\nLocation: /jobs/7\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n", channel.Taken, 202, "it took the call", `{"Location":"/jobs/7"}`, 30 * time.Second},
+		"for longer than may": {"HTTP/1.1 202 Accepted\r\nLocation: /jobs/7\r\nRetry-After: 99999999\r\nContent-Length: 0\r\n\r\n", channel.Taken, 202, "it took the call", `{"Location":"/jobs/7"}`, time.Hour},
+		"not whole":           {"HTTP/1.1 202 Accepted\r\nLocation: /jobs/7\r\nContent-Length: 9\r\n\r\n{", channel.Taken, 202, "incomplete", `{"Location":"/jobs/7"}`, 0},
+		"with the secret":     {"HTTP/1.1 202 Accepted\r\nLocation: /jobs/" + canary + "\r\nContent-Length: 0\r\n\r\n", channel.Taken, 202, "the secret was in the answer", "", 0},
+		"where is not said":   {"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", channel.Unknown, 0, "it says not where", "", 0},
+		"done":                {"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}", channel.Success, 201, "", "", 0},
+		"an error":            {"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}", channel.TargetError, 409, "", "", 0},
+	} {
+		url, connections := raw(t, says(c.answer))
+		r := attempt(url, func(*channel.Request) {}, with(t, effect.Auth{Credential: "c", Kind: "bearer"}, canary))
+		r.JudgeAnswer = judged
+		o := client(t, httpchan.Config{}).Do(t.Context(), r)
+		answered := c.verdict == channel.Success || c.verdict == channel.TargetError
+		if o.Verdict != c.verdict || o.Status != c.status || !strings.Contains(o.Reason, c.says) || (o.Result != nil) != answered || o.After != c.after || connections.Load() != 1 {
+			t.Errorf("%s: %+v", name, o)
+		}
+		if c.kept != "" && string(o.Kept) != c.kept || (c.verdict == channel.Taken) != (o.Kept != nil) || strings.Contains(string(o.Kept)+o.Reason+string(o.Answer), canary) {
+			t.Errorf("%s: kept %s", name, o.Kept)
+		}
+	}
+}
+
+func TestAStatusRequestThatIsNotCompleteIsNotSent(t *testing.T) {
+	var requests atomic.Int32
+	s := serve(t, func(http.ResponseWriter, *http.Request) { requests.Add(1) })
+	q := question(t, s.URL+"/", nil)
+	q.Effect.Status.Fields = []string{"Location"}
+	if f := client(t, httpchan.Config{}).Verify(t.Context(), q); f.Word != channel.CannotTell || requests.Load() != 0 || !strings.Contains(f.Reason, "not complete") {
+		t.Errorf("%+v after %d requests", f, requests.Load())
+	}
+}
+
+func TestTheTargetsOwnWordsInAStatusRequestAreNotShown(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"state":"done"}`) })
+	q := question(t, s.URL+"/jobs/canary-not-a-secret-job", nil)
+	q.Shown, q.Awaited = "GET {answer:Location} within "+s.URL+"/", true
+	f := client(t, httpchan.Config{}).Verify(t.Context(), q)
+	if f.Word != channel.Done || !strings.HasPrefix(f.Evidence, q.Shown+" answered 200") || strings.Contains(f.Evidence+f.Reason, "job") && !strings.Contains(f.Evidence, q.Shown) {
+		t.Errorf("%+v", f)
+	}
+	if !bytes.Contains(f.Result, []byte("answered that it was not done")) || bytes.Contains(f.Result, []byte("was lost")) {
+		t.Errorf("the result is %s", f.Result)
+	}
+	q.Permitted = func(string) error { return errors.New("the credential may not be used there") }
+	if f = client(t, httpchan.Config{}).Verify(t.Context(), q); f.Word != channel.CannotTell || !strings.Contains(f.Evidence, "may not be used there") {
+		t.Errorf("%+v", f)
 	}
 }
