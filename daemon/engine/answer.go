@@ -147,6 +147,8 @@ func (e *Engine) hopeLocked(x execution.Execution) hope {
 		return hopeRepeat
 	case l != nil && l.inquiry != nil && l.inquiry.active():
 		return hopeAsking
+	case x.Class == execution.StatusQuery && e.answerLostLocked(x):
+		return hopePerson
 	case x.Class == execution.StatusQuery && e.locked:
 		return hopeUnlock
 	case x.Class == execution.StatusQuery && e.contractLocked(x) != nil:
@@ -182,6 +184,12 @@ func pendingAnswer(x execution.Execution, h hope) call.Answer {
 	case execution.Unknown:
 		p.WaitingFor = "verification"
 		p.Next = h.next()
+	case execution.Dispatched:
+		p.WaitingFor = "target"
+		p.Next = "it is under way. Wait with execution_wait, or call again with the same arguments: it attaches to this execution and nothing is sent twice"
+		if x.Awaits() {
+			p.Next = "the target took it and is not done. It is asked until it is. Wait with execution_wait, or call again with the same arguments: it attaches to this execution and nothing is sent twice"
+		}
 	default:
 		p.WaitingFor = "target"
 		p.Next = "it is under way. Wait with execution_wait, or call again with the same arguments: it attaches to this execution and nothing is sent twice"

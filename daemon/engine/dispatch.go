@@ -82,6 +82,7 @@ func (e *Engine) launchLocked(l *live, attempt int, commit Commit) {
 	r := channel.Request{ExecutionID: l.x.ID, Attempt: attempt, SideEffect: l.x.Class != execution.ReadOnly, Effect: l.effect}
 	if l.action != nil {
 		r.Limits, r.Private = l.action.limits, l.action.private
+		r.JudgeAnswer = answerJudge(l.action, l.x.ID, l.args)
 	}
 	if l.effect.Channel == effect.MCP { // the only one whose targets say something meanwhile
 		r.Progress = func(p channel.Progress) { e.pass(l, p) }
@@ -251,6 +252,9 @@ func outcomeChange(x execution.Execution, attempt int, out channel.Outcome) chan
 		c.ev.Kind, c.ev.Outcome, c.ev.Status, c.ev.Source = execution.KindObserved, execution.Outcome(out.Verdict), out.Status, execution.FromTarget
 		c.ev.Result = "result_" + strings.TrimPrefix(x.ID, "act_")
 		c.payload = sealedResult{out.Result, out.Answer}.encode()
+	case channel.Taken:
+		c.ev.Kind, c.ev.Status, c.ev.AskAfter = execution.KindAwaited, out.Status, out.After
+		c.payload = sealedAnswer{out.Kept, out.Answer}.encode()
 	default:
 		c.ev.Kind = execution.KindUnknown
 		if out.Verdict != channel.Unknown {
@@ -287,6 +291,10 @@ func (e *Engine) afterLocked(l *live) {
 		}
 		e.cfg.Notify(Notice{Kind: "unknown_outcome", Run: l.x.Run, Tool: l.x.Tool, ID: l.x.ID, Text: l.x.Reason})
 	default:
+		if l.x.Awaits() {
+			e.awaitLocked(l) // it keeps its place among those of its run that wait
+			return
+		}
 		e.leaveCountLocked(l)
 	}
 }

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"encoding/json"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"singlepass.dev/daemon/journal"
@@ -37,4 +39,21 @@ func (r *rig) kinds() []string {
 func journalFiles(dir string) []string {
 	m, _ := filepath.Glob(filepath.Join(dir, "journal", "*"))
 	return m
+}
+
+// written returns all that lies in the journal's files.
+func (r *rig) written() (all []byte) {
+	r.t.Helper()
+	r.kinds() // what was lazy is there then
+	if err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all = append(all, b...)
+		return err
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return all
 }

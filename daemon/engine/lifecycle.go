@@ -41,6 +41,9 @@ func (e *Engine) recoverOneLocked(x execution.Execution) {
 	ev := execution.Event{ID: x.ID, At: e.cfg.Now()}
 	switch x.State {
 	case execution.Dispatched:
+		if x.Awaits() {
+			return // the target has it, whatever became of us: it is asked once the vault is open
+		}
 		ev.Kind, ev.Attempt = execution.KindUnknown, x.LastAttempt().Number
 		ev.Reason = "the daemon stopped while the request was under way"
 	case execution.Accepted, execution.Authorized:

@@ -83,7 +83,11 @@ func (e *Engine) understand(q *request, rd *reading) (err error) {
 	}
 	if rd.bound == nil && rd.statusCred != nil {
 		// What could never be asked is no promise to make.
-		rd.bound = bindingAllows(*rd.statusCred, rd.effect.Status.HTTP.URL)
+		where := rd.effect.Status.HTTP.URL
+		if rd.effect.Status.Within != "" {
+			where = rd.effect.Status.Within // the URL itself is looked at when the target has given it
+		}
+		rd.bound = bindingAllows(*rd.statusCred, where)
 	}
 	return nil
 }

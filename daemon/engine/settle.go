@@ -30,7 +30,7 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 		return x, fmt.Errorf("settling %q: %w", id, err)
 	}
 	l := e.reviveLocked(x)
-	if l.x.State != execution.Unknown || l.busy {
+	if !asked(l.x) || l.busy {
 		x = l.x
 		e.retireLocked(l)
 		e.mu.Unlock()
@@ -53,7 +53,12 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 		// A verdict never sends anything by itself: whoever still wants the action calls again, and is asked about like anybody else.
 		c.ev.Kind = execution.KindNotDone
 	}
-	commit, err := e.stepLocked(l, c)
+	changes := []change{c}
+	if l.x.Awaits() { // the person knows more than the target says
+		ended := execution.Event{Kind: execution.KindUnknown, ID: id, Attempt: x.LastAttempt().Number, By: by, Reason: "the operator did not wait for the target any longer: " + x.Reason}
+		changes = []change{{ev: ended}, c}
+	}
+	commit, err := e.stepLocked(l, changes...)
 	if err != nil {
 		e.retireLocked(l)
 		e.mu.Unlock()
@@ -70,6 +75,8 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 		e.takeBackLocked(l)
 		return l.x, fmt.Errorf("settling %s: the verdict could not be written: %w", id, err)
 	}
+	e.stopAskingLocked(l)
+	e.leaveCountLocked(l)
 	l.wakeLocked()
 	e.retireLocked(l)
 	return l.x, nil

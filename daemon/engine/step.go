@@ -59,7 +59,7 @@ func (e *Engine) stepLocked(l *live, changes ...change) (Commit, error) {
 		text = c.ev.AppendJSON(text)
 		entries = append(entries, Entry{
 			Event: text[from:len(text):len(text)], Decoded: &c.ev, ID: c.ev.ID, Kind: string(c.ev.Kind), Payload: c.payload, At: now, Lazy: c.lazy,
-			Outcome: after.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown),
+			Outcome: after.Class != execution.ReadOnly && (c.ev.Kind == execution.KindObserved || c.ev.Kind == execution.KindUnknown || c.ev.Kind == execution.KindAwaited),
 		})
 		loose = loose && c.ev.Kind == execution.KindAttached
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"singlepass.dev/daemon/channel"
@@ -50,6 +51,11 @@ const (
 // ErrCannotAsk is wrapped where no question was asked at all; the text says why.
 var ErrCannotAsk = errors.New("the target cannot be asked")
 
+var errContractGone = errors.New("the contract under which it was accepted is not in the vault any more")
+
+// asked says whether a target can be asked about an execution in its state: nobody knows what became of it, or the target has it.
+func asked(x execution.Execution) bool { return x.State == execution.Unknown || x.Awaits() }
+
 // maxInquiries bounds the questions under way at once, and maxResumed the executions that are asked about by themselves after an unlock.
 const (
 	maxInquiries = 8
@@ -70,7 +76,9 @@ func (e *Engine) mayAskLocked(l *live) error {
 	case e.down:
 		return fmt.Errorf("%w: the journal cannot be written", ErrCannotAsk)
 	case e.contractLocked(l.x) == nil:
-		return fmt.Errorf("%w: the contract under which it was accepted is not in the vault any more", ErrCannotAsk)
+		return fmt.Errorf("%w: %w", ErrCannotAsk, errContractGone)
+	case e.answerLostLocked(l.x):
+		return fmt.Errorf("%w: %w", ErrCannotAsk, policy.ErrAnswerLost)
 	}
 	return nil
 }
@@ -87,7 +95,7 @@ func (e *Engine) contractLocked(x execution.Execution) *boundAction {
 
 // inquireLocked asks now, unless a question is under way already. It reports whether one is.
 func (e *Engine) inquireLocked(l *live, by string) bool {
-	if l.x.State != execution.Unknown || l.busy || e.mayAskLocked(l) != nil {
+	if !asked(l.x) || l.busy || e.mayAskLocked(l) != nil {
 		return false
 	}
 	if l.inquiry == nil {
@@ -140,7 +148,7 @@ func (e *Engine) verify(id string, attempt execution.Attempt, a *boundAction) (f
 	if !ok {
 		return f, "", fmt.Errorf("%w: channel %q has no way to ask", ErrCannotAsk, eff.Channel)
 	}
-	q := channel.Query{ExecutionID: id, Attempt: attempt.Number, Dispatched: attempt.DispatchedAt, Effect: eff, Limits: a.limits, Private: a.private}
+	q := channel.Query{ExecutionID: id, Attempt: attempt.Number, Dispatched: attempt.DispatchedAt, Effect: eff, Limits: a.limits, Private: a.private, Awaited: attempt.Awaited()}
 	source = execution.FromMarker
 	auth := eff.Auth
 	if err := e.pinAgain(q.Effect.SSH); err != nil {
@@ -148,7 +156,13 @@ func (e *Engine) verify(id string, attempt execution.Attempt, a *boundAction) (f
 	}
 	if a.Contract().Replay.Status != nil {
 		source = execution.FromQuery
-		if auth, err = e.statusQuestion(&q, a, args); err != nil {
+		var learned policy.Learned
+		if q.Awaited {
+			if learned, err = e.learned(id); err != nil {
+				return f, source, fmt.Errorf("%w: what the target answered cannot be read: %w", ErrCannotAsk, err)
+			}
+		}
+		if auth, err = e.statusQuestion(&q, a, args, learned); err != nil {
 			return f, source, err
 		}
 	}
@@ -165,7 +179,7 @@ func (e *Engine) verify(id string, attempt execution.Attempt, a *boundAction) (f
 
 // statusQuestion puts the status request into the question, as the contract in the vault makes it of the arguments that were recorded, and returns the place of its
 // credential, which is the one of today: a credential that was changed since is no reason not to ask.
-func (e *Engine) statusQuestion(q *channel.Query, a *boundAction, args []byte) (*effect.Auth, error) {
+func (e *Engine) statusQuestion(q *channel.Query, a *boundAction, args []byte, learned policy.Learned) (*effect.Auth, error) {
 	p, err := a.Prepare(args)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the recorded arguments do not fit the contract: %w", ErrCannotAsk, err)
@@ -175,7 +189,7 @@ func (e *Engine) statusQuestion(q *channel.Query, a *boundAction, args []byte) (
 		return nil, fmt.Errorf("%w: %w", ErrCannotAsk, err)
 	}
 	s := own.Status
-	if s == nil || q.Effect.Status == nil || !sameRequest(s.HTTP, q.Effect.Status.HTTP) {
+	if s == nil || q.Effect.Status == nil || !sameRequest(s.HTTP, q.Effect.Status.HTTP) || s.Within != q.Effect.Status.Within || !slices.Equal(s.Fields, q.Effect.Status.Fields) {
 		return nil, fmt.Errorf("%w: the status request that was recorded is not what the contract makes of the call", ErrCannotAsk)
 	}
 	if s.Auth != nil {
@@ -184,6 +198,14 @@ func (e *Engine) statusQuestion(q *channel.Query, a *boundAction, args []byte) (
 			return nil, fmt.Errorf("%w: the credential %q cannot be used: %w", ErrCannotAsk, s.Auth.Credential, err)
 		}
 		s.Auth = authOf(c)
+	}
+	if len(s.Fields) > 0 {
+		filled, err := a.StatusRequest(p, q.ExecutionID, learned)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCannotAsk, err)
+		}
+		q.Shown = shownRequest(*s)
+		s = &effect.StatusRequest{HTTP: filled, Auth: s.Auth}
 	}
 	q.Effect.Status, q.Limits, q.Private = s, a.statusLimits, a.Contract().Replay.Status.Private
 	q.Judge = func(r channel.Reading) (channel.Word, string) {
@@ -218,10 +240,13 @@ func (e *Engine) conclude(l *live, a *boundAction, attempt int, began time.Time,
 	}()
 	wait := a.Contract().Replay.Wait
 	switch last := l.x.LastAttempt(); {
-	case l.x.State != execution.Unknown || last.Number != attempt:
+	case !asked(l.x) || last.Number != attempt:
 		return // settled in another way meanwhile, and that stands
 	case l.busy:
 		e.askLaterLocked(l, wait, 0) // whoever has it may not get it written
+		return
+	case last.Awaited():
+		told.Believed = e.concludeAwaitedLocked(l, wait, f, source, &told, err)
 		return
 	case err != nil:
 		e.stopAskingLocked(l)
@@ -270,6 +295,9 @@ func bounded(s string) string { return clip(s, maxEvidence) }
 // doubtSince is when the last byte of the attempt in doubt can have left. A daemon that died in between has found it later, which only makes the doubt last longer.
 func doubtSince(x execution.Execution) time.Time {
 	last := x.LastAttempt()
+	if last.Awaited() {
+		return last.AwaitedSince
+	}
 	if last.EndedAt.After(last.DispatchedAt) {
 		return last.EndedAt
 	}
@@ -286,6 +314,9 @@ func (e *Engine) observedLocked(l *live, ev execution.Event, f channel.Finding) 
 	if f.Word == channel.Failed {
 		ev.Outcome = execution.TargetError
 	}
+	if l.x.Awaits() {
+		ev.Attempt = l.x.LastAttempt().Number
+	}
 	result := f.Result
 	commit, err := e.stepLocked(l, change{ev: ev, payload: sealedResult{result, f.Answer}.encode()})
 	if errors.Is(err, ErrEntry) {
@@ -297,6 +328,7 @@ func (e *Engine) observedLocked(l *live, ev execution.Event, f channel.Finding) 
 	}
 	l.result = result
 	e.stopAskingLocked(l)
+	e.leaveCountLocked(l)
 	return true
 }
 
@@ -383,7 +415,9 @@ func (e *Engine) askLaterLocked(l *live, wait policy.Wait, after time.Duration) 
 		return false
 	}
 	pause := max(wait.Poll, passed/10)
-	if left := believedFrom(l.x, wait).Sub(now); left > 0 {
+	if l.x.LastAttempt().Awaited() {
+		pause = max(wait.Poll, min(passed/10, mostAwaitedPause))
+	} else if left := believedFrom(l.x, wait).Sub(now); left > 0 {
 		pause = min(pause, left) // "not done" can be believed from then on
 	}
 	pause = max(pause, after)
@@ -402,8 +436,10 @@ func (e *Engine) askLaterLocked(l *live, wait policy.Wait, after time.Duration) 
 		}
 		q.next = nil
 		if !e.inquireLocked(l, byDaemon) {
-			if l.x.State == execution.Unknown && e.mayAskLocked(l) == nil {
+			if asked(l.x) && e.mayAskLocked(l) == nil {
 				e.askLaterLocked(l, wait, 0) // a commit is under way
+			} else if l.x.Awaits() {
+				e.resumeAwaitedLocked(l)
 			}
 			l.wakeLocked()
 			e.retireLocked(l)
@@ -432,13 +468,21 @@ func (e *Engine) resumeAskingLocked() {
 			resumed++
 		}
 	}
-	for _, l := range e.liveOf(func(l *live) bool { return l.x.State == execution.Unknown && l.x.Class == execution.StatusQuery }) {
-		ask(l)
+	for _, l := range e.liveOf(func(l *live) bool { return asked(l.x) && l.x.Class == execution.StatusQuery }) {
+		if l.x.Awaits() {
+			e.resumeAwaitedLocked(l)
+		} else {
+			ask(l)
+		}
 	}
 	for _, x := range open {
-		if x.State == execution.Unknown && x.Class == execution.StatusQuery && e.live[x.ID] == nil {
+		if asked(x) && x.Class == execution.StatusQuery && e.live[x.ID] == nil {
 			l := e.reviveLocked(x)
-			ask(l)
+			if l.x.Awaits() {
+				e.resumeAwaitedLocked(l)
+			} else {
+				ask(l)
+			}
 			e.retireLocked(l)
 		}
 	}
@@ -459,7 +503,7 @@ func (e *Engine) Check(ctx context.Context, id, by string) (Asked, execution.Exe
 	l := e.reviveLocked(x)
 	result := make(chan Asked, 1)
 	switch {
-	case l.x.State != execution.Unknown:
+	case !asked(l.x):
 		err = fmt.Errorf("checking %s: %w: it is %s", id, ErrSettled, l.x.State)
 	case e.mayAskLocked(l) != nil:
 		err = fmt.Errorf("checking %s: %w", id, e.mayAskLocked(l))

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ import (
 // answered judges an answer of the target as the contract does.
 func answered(q channel.Query, status int, body string) channel.Finding {
 	word, why := q.Judge(channel.Reading{Status: status, Body: []byte(body), Whole: true})
-	f := channel.Finding{Word: word, Status: status, Reason: why, Evidence: fmt.Sprintf("GET %s answered %d", q.Effect.Status.HTTP.URL, status), Answer: json.RawMessage(`{"status":200}`)}
+	f := channel.Finding{Word: word, Status: status, Reason: why, Evidence: fmt.Sprintf("%s answered %d", cmp.Or(q.Shown, "GET "+q.Effect.Status.HTTP.URL), status), Answer: json.RawMessage(`{"status":200}`)}
 	if word == channel.Done || word == channel.Failed {
 		f.Result = json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, body))
 	}
