@@ -56,6 +56,7 @@ type Attempt struct {
 	EndedAt      time.Time `json:"ended_at,omitzero"`
 	Outcome      string    `json:"outcome,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
+	AwaitedSince time.Time `json:"awaited_since,omitzero"` // the target answered that it took it and is not done
 }
 
 // Caller is one call that belongs to the execution, with its protocol correlation: evidence, never an identity.
@@ -122,7 +123,16 @@ type Effect struct {
 	Size    int     `json:"body_size"`             // bytes
 	SSH     *SSH    `json:"ssh,omitempty"`
 	MCP     *MCP    `json:"mcp,omitempty"`
-	Status  *Effect `json:"status,omitempty"` // what the target will be asked should the answer be lost; it changes nothing there
+	Status  *Effect `json:"status,omitempty"` // what the target will be asked should the answer be lost, or say that it is not done; it changes nothing there
+	// Of Status alone. {answer:FIELD} in it is a field of the target's own answer; Within is where a URL that is one has to lie.
+	Within     string      `json:"within,omitempty"`
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// Condition is what an answer of the target means, by the action's contract.
+type Condition struct {
+	Name string `json:"name"` // accepted: it took the call and is not done; of the answers to the status request: done, failed, not_done, running
+	When string `json:"when"` // in CEL, as the contract has it
 }
 
 // SSH is a command on a host. Its standard input stands in Effect.Body.

@@ -230,7 +230,7 @@ func (s *Server) settle(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.State != execution.Unknown {
+	if x.State != execution.Unknown && !x.Awaits() {
 		return nil, api.Errorf(api.CodeConflict, "%s is %s; only an unknown outcome takes a verdict", x.ID, x.State).WithHint("spctl activity show %s", x.ID)
 	}
 	if err := s.cfg.Verdicts.Settle(r.Context(), x.ID, in.Done, in.Note, r.by); err != nil {

@@ -27,7 +27,7 @@ func Record(x execution.Execution) api.Record {
 	}
 	for _, a := range x.Attempts {
 		r.Attempts = append(r.Attempts, api.Attempt{
-			Number: a.Number, DispatchedAt: utc(a.DispatchedAt), EndedAt: utc(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason,
+			Number: a.Number, DispatchedAt: utc(a.DispatchedAt), EndedAt: utc(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, AwaitedSince: utc(a.AwaitedSince),
 		})
 	}
 	for _, c := range x.Callers {
@@ -78,6 +78,13 @@ func Effect(e effect.Effect) api.Effect {
 	}
 	if e.Status != nil {
 		status := httpRequest(e.Status.HTTP, e.Status.Auth)
+		s := e.Status
+		status.Within = s.Within
+		for _, c := range []api.Condition{{Name: "accepted", When: s.Accepted}, {Name: "done", When: s.Done}, {Name: "failed", When: s.Failed}, {Name: "not_done", When: s.NotDone}, {Name: "running", When: s.Running}} {
+			if c.When != "" {
+				status.Conditions = append(status.Conditions, c)
+			}
+		}
 		out.Status = &status
 	}
 	return out

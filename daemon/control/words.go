@@ -52,13 +52,22 @@ func summary(x execution.Execution) string {
 	case execution.Authorized:
 		return "authorized, not sent yet"
 	case execution.Dispatched:
+		if x.Awaits() {
+			return "sent, and the target took it; it is asked until it is done"
+		}
 		return "sent, the answer is awaited"
 	case execution.Unknown:
-		const unknown = "sent, and the answer was lost: whether the target acted is not known"
+		unknown := "sent, and the answer was lost: whether the target acted is not known"
+		if x.LastAttempt().Awaited() {
+			unknown = "sent, and the target took it: how that ended is not known"
+		}
 		switch x.LastCheck().Finding {
 		case execution.FoundRunning:
 			return unknown + "; asked, it said that it is under way"
 		case execution.FoundNotDone:
+			if x.LastAttempt().Awaited() {
+				return unknown + "; asked, it knew nothing of it, which is not believed"
+			}
 			return unknown + "; asked, it knew nothing of it, which is too early to believe"
 		case execution.FoundCannotTell:
 			return unknown + "; it was asked, and that could not be told"
@@ -119,7 +128,11 @@ func timeline(x execution.Execution) []api.Step {
 	add(x.AuthorizedAt, "authorized", "authorized by %s", cmp.Or(x.AuthorizedBy, "?"))
 	for i, a := range x.Attempts {
 		add(a.DispatchedAt, "dispatched", "attempt %d sent to %s", a.Number, x.Target)
+		add(a.AwaitedSince, "awaited", "attempt %d: the target took it, and is asked how it ends", a.Number)
 		text := fmt.Sprintf("attempt %d: the answer was lost", a.Number)
+		if a.Awaited() {
+			text = fmt.Sprintf("attempt %d: how it ended is not known", a.Number)
+		}
 		if a.Outcome != "" {
 			text = fmt.Sprintf("attempt %d: %s", a.Number, a.Outcome)
 		}

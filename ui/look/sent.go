@@ -75,7 +75,16 @@ func Sent(e api.Effect) fyne.CanvasObject {
 		add(bodyOf(e))
 	}
 	if e.Status != nil {
-		add(Section(words.Say("sent.status"), Paragraph(address(e.Status.Method, e.Status.URL)...)))
+		lines := []fyne.CanvasObject{Paragraph(address(e.Status.Method, e.Status.URL)...)}
+		if e.Status.Within != "" {
+			lines = append(lines, Paragraph(append([]Run{{"within: ", Style{Mono: true, Color: Muted}}}, address("", e.Status.Within)...)...))
+		}
+		texts = append(texts, e.Status.URL, e.Status.Within)
+		for _, c := range e.Status.Conditions {
+			lines = append(lines, Paragraph(Run{c.Name + ": ", Style{Mono: true, Color: Muted}}, Run{c.When, Style{Mono: true}}))
+			texts = append(texts, c.When)
+		}
+		add(Section(words.Say("sent.status"), Rows(-6, lines...)))
 	}
 	out := []fyne.CanvasObject{NewSunken(Rows(-2, rows...))}
 	if u, err := url.Parse(host(e)); err == nil && u.Host != "" {

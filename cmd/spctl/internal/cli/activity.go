@@ -316,7 +316,7 @@ func (a *app) settle(c *cobra.Command, id string, done, overrule bool, note stri
 	if err != nil {
 		return err
 	}
-	if n := len(before.Checks); n > 0 && before.State == "unknown" && !a.json {
+	if n := len(before.Checks); n > 0 && (before.State == "unknown" || before.State == "dispatched") && !a.json {
 		last := before.Checks[n-1]
 		fmt.Fprintf(a.out, "the target was last asked %s: %s\n", local(last.At), foundText(last.Finding))
 		if last.Reason != "" {

@@ -340,6 +340,9 @@ func printEffect(w io.Writer, e api.Effect) {
 		}
 	}
 	text := func(s string) {
+		if s == "" {
+			return
+		}
 		for line := range strings.SplitSeq(s, "\n") {
 			fmt.Fprintf(w, "  \t| %s\n", oneLine(line))
 		}
@@ -372,5 +375,16 @@ func printEffect(w io.Writer, e api.Effect) {
 		text(e.Body)
 	case e.BodyB64 != "":
 		fmt.Fprintf(w, "  \t| %d bytes that are not text\n", e.Size)
+	}
+	if s := e.Status; s != nil {
+		row("asks later", s.Method+" "+s.URL)
+		for _, f := range s.Header {
+			fmt.Fprintf(w, "  \t%s\n", oneLine(f.Name+": "+f.Value))
+		}
+		text(s.Body)
+		row("only within", s.Within)
+		for _, c := range s.Conditions {
+			row(strings.ReplaceAll(c.Name, "_", " "), "if "+c.When)
+		}
 	}
 }
