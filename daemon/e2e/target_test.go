@@ -48,7 +48,7 @@ func (tg *target) nextQuestion() {
 			return false
 		}
 		l.into(tg.t, &e)
-		return strings.HasPrefix(e.Entry.Path, "/status/")
+		return strings.HasPrefix(e.Entry.Path, "/status/") || strings.HasPrefix(e.Entry.Path, "/jobs/")
 	})
 }
 

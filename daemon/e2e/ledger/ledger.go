@@ -56,6 +56,7 @@ const (
 	Cut    Mode = "cut"    // never: the connection is closed after the effect
 	Drop   Mode = "drop"   // never: the connection is closed before the effect
 	Fail   Mode = "fail"   // a 500 with the receipt: the effect happened and the target says it is unwell
+	Accept Mode = "accept" // a 202 with the address of a job; the job is done after Release
 )
 
 // Status says how GET /status/KEY answers. The zero value tells the truth.
@@ -86,7 +87,13 @@ type Server struct {
 	plans    []Mode           // taken by the next requests that have an effect
 	released chan struct{}    // closed by Release, then replaced
 	answers  map[string]saved // by path and key
+	jobs     map[string]job   // by their address
 	status   Status
+}
+
+type job struct {
+	receipt string
+	done    <-chan struct{}
 }
 
 type saved struct {
@@ -99,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.File == nil || cfg.Notify == nil {
 		return nil, errors.New("making a ledger: File and Notify are required")
 	}
-	return &Server{cfg: cfg, released: make(chan struct{}), answers: map[string]saved{}}, nil
+	return &Server{cfg: cfg, released: make(chan struct{}), answers: map[string]saved{}, jobs: map[string]job{}}, nil
 }
 
 // Plan sets what becomes of the answers to the next requests that have an effect, in that order; later ones are answered.
@@ -149,7 +156,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var errDown = errors.New("the status of keys cannot be told now")
 
-// read answers GET /status/KEY with what became of that key, and every other path with a constant.
+// read answers GET /status/KEY with what became of that key, GET /jobs/ID with how far that job is, and every other path with a constant.
 func (s *Server) read(w http.ResponseWriter, e Entry) {
 	e.Kind = Read
 	s.mu.Lock()
@@ -164,6 +171,17 @@ func (s *Server) read(w http.ResponseWriter, e Entry) {
 			if s.status == "" && strings.HasSuffix(known, " "+key) {
 				answer = map[string]any{"state": "done", "receipt": a.receipt}
 			}
+		}
+	}
+	if j, ok := s.jobs[e.Path]; ok {
+		answer = map[string]any{"state": "running"}
+		select {
+		case <-j.done:
+			answer = map[string]any{"state": "done", "receipt": j.receipt}
+		default:
+		}
+		if s.status == Down {
+			err = errors.Join(err, errDown)
 		}
 	}
 	s.mu.Unlock()
@@ -205,6 +223,11 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, e Entry) {
 		s.answers[e.Path+" "+e.Key] = saved{e.Receipt, e.Body}
 	}
 	released := s.released
+	address := ""
+	if err == nil && mode == Accept {
+		address = "/jobs/" + strings.ToLower(rand.Text())
+		s.jobs[address] = job{e.Receipt, released}
+	}
 	s.mu.Unlock()
 
 	if err != nil {
@@ -212,6 +235,16 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, e Entry) {
 		return
 	}
 	switch mode {
+	case Accept:
+		w.Header().Set("Location", address)
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusAccepted)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			s.notify("gone", e)
+			return
+		}
+		s.notify("answered", e)
+		return
 	case Cut, Drop:
 		panic(http.ErrAbortHandler)
 	case Hold:
