@@ -84,6 +84,10 @@ func askEverything(ix *index.Index, j *journal) error {
 	_, err2 := ix.Runs("", len(j.runs))
 	_, err3 := ix.OpenExecutions(index.Filter{})
 	err4 := ix.Refusals(time.Time{}, func(index.Fact) bool { return true })
+	for id := range j.grants {
+		_, _, err := ix.Grant(id)
+		errs = append(errs, err)
+	}
 	return errors.Join(append(errs, err1, err2, err3, err4)...)
 }
 

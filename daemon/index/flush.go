@@ -113,6 +113,13 @@ func (s *store) flush(batch *overlay, filed, executions uint64, description []by
 		}
 		rows = append(rows, row{numbered(listRefusals, n), b})
 	}
+	for id, g := range batch.grants {
+		b, err := json.Marshal(g)
+		if err != nil {
+			return fmt.Errorf("encoding standing grant: %w", err)
+		}
+		rows = append(rows, row{grantKey(id), b})
+	}
 	return s.commit(rows, listings, description, mac)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"singlepass.dev/daemon/chain"
 	"singlepass.dev/daemon/execution"
 )
 
@@ -16,6 +17,12 @@ const (
 	SessionAuthorized = "session_authorized"
 	SessionEnded      = "session_ended"
 	RunEnded          = "run_ended"
+)
+
+// The kinds of events about standing grants. Their JSON names the grant in the member "grant".
+const (
+	GrantGiven = "grant_given"
+	GrantEnded = "grant_ended"
 )
 
 // CallRefused is the kind of an event about a call that was not accepted. Its JSON names tool, run and code.
@@ -71,6 +78,10 @@ func (ix *Index) fold(e *Entry) error {
 		err = s.foldRun(e, kind)
 	case kind == CallRefused:
 		err = s.foldRefusal(e)
+	case kind == GrantGiven || kind == GrantEnded:
+		err = s.foldGrant(e, kind)
+	case kind == chain.KindQuarantineAccepted:
+		s.mended = e.Seq
 	}
 	if err != nil {
 		return err

@@ -94,13 +94,15 @@ type journal struct {
 	runs     []string                 // as they were first seen
 	facts    map[[2]string]index.Fact // by run and kind
 	refusals []index.Fact             // of calls, as they were
+	grants   map[string]index.Grant
+	mended   uint64
 }
 
 func newJournal(seed uint64) *journal {
 	return &journal{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		x: map[string]execution.Execution{}, args: map[string]index.Position{}, results: map[string]index.Position{}, last: map[string]index.Position{},
-		facts: map[[2]string]index.Fact{},
+		facts: map[[2]string]index.Fact{}, grants: map[string]index.Grant{},
 	}
 }
 
@@ -127,6 +129,8 @@ func (j *journal) tell(n int) *journal {
 		switch p := j.rng.IntN(20); {
 		case p == 0:
 			j.run(pick(j.rng, index.RunSeen, index.SessionAuthorized, index.SessionEnded, index.RunEnded))
+		case p == 1 && j.rng.IntN(2) == 0:
+			j.grant()
 		case p == 1:
 			e := j.append(map[string]string{"kind": pick(j.rng, "call_refused", "call_refused", "something_else"), "reason": "vault is locked"}, false)
 			if bytes.Contains(e.Event, []byte(index.CallRefused)) {
@@ -153,6 +157,27 @@ func (j *journal) run(kind string) {
 	if !slices.Contains(j.runs, run) {
 		j.runs = append(j.runs, run)
 	}
+}
+
+func (j *journal) grant() {
+	kind := pick(j.rng, index.GrantGiven, index.GrantGiven, index.GrantEnded, "quarantine_accepted")
+	id := fmt.Sprintf("grant_%d", j.rng.IntN(6))
+	seq := j.append(struct {
+		Kind  string `json:"kind"`
+		Grant string `json:"grant"`
+	}{kind, id}, false).Seq
+	g := j.grants[id]
+	g.ID = id
+	switch {
+	case kind == "quarantine_accepted":
+		j.mended = seq
+		return
+	case kind == index.GrantEnded:
+		g.Ended = seq
+	case g.Given == 0:
+		g.Given = seq
+	}
+	j.grants[id] = g
 }
 
 func (j *journal) accept() {
@@ -375,6 +400,17 @@ func (j *journal) compareRuns(t testing.TB, ix *index.Index) {
 	slices.Reverse(ids)
 	same(t, "runs", ids, j.runs)
 	j.compareRefusals(t, ix)
+	for n := range 6 {
+		id := fmt.Sprintf("grant_%d", n)
+		got, counts, err := ix.Grant(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, known := j.grants[id]
+		want.ID = id
+		same(t, id, got, want)
+		same(t, id+" counts", counts, known && want.Given > j.mended && want.Ended == 0)
+	}
 }
 
 func (j *journal) compareRefusals(t testing.TB, ix *index.Index) {

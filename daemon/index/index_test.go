@@ -277,3 +277,42 @@ func TestLookupsFoldAndFlushGoOnTogether(t *testing.T) {
 	group.Wait()
 	j.compare(t, ix)
 }
+
+func TestAStandingGrantCountsFromItsFirstWordUntilItEndsOrAQuarantineIsAccepted(t *testing.T) {
+	ix := open(t, file(t))
+	j := newJournal(1)
+	say := func(kind, grant string) {
+		j.append(struct {
+			Kind  string `json:"kind"`
+			Grant string `json:"grant"`
+		}{kind, grant}, false)
+		catchUp(t, ix, j)
+		flush(t, ix)
+	}
+	counts := func(grant string) bool {
+		t.Helper()
+		_, ok, err := ix.Grant(grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	if counts("grant_1") {
+		t.Error("one that was never given counts")
+	}
+	say(index.GrantGiven, "grant_1")
+	say(index.GrantGiven, "grant_2")
+	if !counts("grant_1") || !counts("grant_2") {
+		t.Error("what was given does not count")
+	}
+	say(index.GrantEnded, "grant_1")
+	say(index.GrantGiven, "grant_1")
+	if counts("grant_1") || !counts("grant_2") {
+		t.Error("what has ended counts again, or another one ended with it")
+	}
+	say("quarantine_accepted", "")
+	say(index.GrantGiven, "grant_2") // a line that somebody wrote
+	if counts("grant_2") {
+		t.Error("it outlives a quarantine: its end may have been in what was lost")
+	}
+}

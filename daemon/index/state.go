@@ -24,6 +24,7 @@ type state struct {
 	filed      uint64             // how many of them are in the file
 	runs       uint64
 	refusals   uint64
+	mended     uint64 // the newest entry that ended a quarantine
 	newest     string // the greatest id of an execution: what is greater was never accepted, which needs no look into the file
 
 	active   *overlay // folded and not being written. Its records and pages belong to it alone and are changed in place; everything else in it is replaced, not changed
@@ -40,14 +41,15 @@ type overlay struct {
 	runs     map[string]*Run
 	runLists map[uint64][]string
 	refusals map[uint64][]Fact // rows by number, whole
+	grants   map[string]*Grant
 }
 
 // newOverlay returns an empty one with room for so many executions.
 func newOverlay(n int) *overlay {
-	return &overlay{make(map[string]*record, n), make(map[uint64]*page), make(map[place]uint64, n), make(map[string]*Run), make(map[uint64][]string), make(map[uint64][]Fact)}
+	return &overlay{make(map[string]*record, n), make(map[uint64]*page), make(map[place]uint64, n), make(map[string]*Run), make(map[uint64][]string), make(map[uint64][]Fact), make(map[string]*Grant)}
 }
 
-func (o *overlay) size() int { return len(o.ids) + len(o.runs) + len(o.refusals) }
+func (o *overlay) size() int { return len(o.ids) + len(o.runs) + len(o.refusals) + len(o.grants) }
 
 // add puts what is newer over o.
 func (o *overlay) add(newer *overlay) {
@@ -56,6 +58,7 @@ func (o *overlay) add(newer *overlay) {
 	maps.Copy(o.runs, newer.runs)
 	maps.Copy(o.runLists, newer.runLists)
 	maps.Copy(o.refusals, newer.refusals)
+	maps.Copy(o.grants, newer.grants)
 	for n, p := range newer.pages {
 		if old := o.pages[n]; old != nil {
 			for i, r := range old.records {
@@ -80,6 +83,7 @@ type meta struct {
 	Executions uint64                  `json:"executions"`
 	Runs       uint64                  `json:"runs"`
 	Refusals   uint64                  `json:"refusals"`
+	Mended     uint64                  `json:"mended,omitempty"`
 	Newest     string                  `json:"newest"`
 }
 
@@ -156,7 +160,7 @@ func (s *state) load() error {
 	if m.Format != format {
 		return fmt.Errorf("%w: it has format %d and this program writes %d", ErrNotAuthentic, m.Format, format)
 	}
-	s.store.salt, s.position, s.counts, s.executions, s.runs, s.refusals, s.newest = m.Salt, m.Position, m.Counts, m.Executions, m.Runs, m.Refusals, m.Newest
+	s.store.salt, s.position, s.counts, s.executions, s.runs, s.refusals, s.mended, s.newest = m.Salt, m.Position, m.Counts, m.Executions, m.Runs, m.Refusals, m.Mended, m.Newest
 	s.filed = s.executions
 	if s.counts == nil {
 		s.counts = map[execution.State]int{}
@@ -173,7 +177,7 @@ func (s *state) load() error {
 
 func (s *state) encodeMeta() ([]byte, error) {
 	return json.Marshal(meta{
-		format, s.store.salt, s.position, s.counts, slices.Sorted(maps.Keys(s.open)), s.executions, s.runs, s.refusals, s.newest,
+		format, s.store.salt, s.position, s.counts, slices.Sorted(maps.Keys(s.open)), s.executions, s.runs, s.refusals, s.mended, s.newest,
 	})
 }
 
