@@ -72,7 +72,7 @@ type Grant struct {
 // Scope says what a session covers of its run. The zero value is that of sessions from before there were scopes: the run as a whole.
 type Scope string
 
-// The scopes. None goes beyond the run: another process of the same program is asked about again.
+// The scopes. None goes beyond the run: another process of the same program is asked about again, unless a standing grant covers it.
 const (
 	ScopeRun       Scope = "run"       // whatever the run asks for, but for what is asked about at every use
 	ScopeAction    Scope = "action"    // one action, under the contract that the card showed
@@ -93,6 +93,8 @@ type Session struct {
 	Scope   Scope     `json:"scope,omitempty"`
 	Subject Subject   `json:"subject,omitzero"` // with a scope narrower than the run
 	Until   time.Time `json:"until,omitzero"`   // zero: as long as the run lives
+
+	Grant string `json:"grant,omitempty"` // the standing grant that it came from, or that was given with it; it ends with that
 }
 
 // Subject is what a session can be narrowed to.
@@ -134,6 +136,10 @@ type Decision struct {
 	Scope   Scope         `json:"scope,omitempty"`
 	For     time.Duration `json:"for,omitempty"`
 	Subject Subject       `json:"-"` // what the card is about; a narrower scope needs it
+
+	// Standing extends the session to the next runs of the program, as the grant with this id. For is then its time, which it needs, and Scope is action where it is empty.
+	Standing bool   `json:"standing,omitempty"`
+	Grant    string `json:"-"`
 }
 
 // Decide applies a decision to the card. It returns the grant, and the session where the answer makes one; both are nil for Deny and Recorded.
@@ -157,6 +163,9 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 		return nil, nil, fmt.Errorf("answering card %s: %q is no answer; use once, session or deny", c.ID, d.Answer)
 	}
 	g := &Grant{Card: c.ID, Binding: c.Binding, By: d.By, At: d.At, Expires: c.Expires}
+	if d.Standing && d.Answer != ForRun {
+		return nil, nil, fmt.Errorf("answering card %s: a standing grant goes with a session", c.ID)
+	}
 	if d.Answer == Once {
 		return g, nil, nil
 	}
@@ -164,6 +173,21 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 		return nil, nil, fmt.Errorf("answering card %s: its run has a session already, and this action is asked about each time; answer once or deny", c.ID)
 	}
 	s := &Session{Run: c.Binding.Run, Actor: actor, By: d.By, Card: c.ID, At: d.At}
+	most := MaxFor
+	if d.Standing {
+		most = MaxStanding
+		switch {
+		case d.Scope == ScopeRun:
+			return nil, nil, fmt.Errorf("answering card %s: a standing grant is for one action, or for one action with its arguments; nobody can say yes today to all that a program may ask for later", c.ID)
+		case d.Grant == "":
+			return nil, nil, fmt.Errorf("answering card %s: the standing grant has no id", c.ID)
+		case d.For == 0:
+			return nil, nil, fmt.Errorf("answering card %s: a standing grant needs an end, at most %d days from now", c.ID, int(MaxStanding.Hours()/24))
+		case d.Scope == "":
+			d.Scope = ScopeAction
+		}
+		s.Grant = d.Grant
+	}
 	switch d.Scope {
 	case "", ScopeRun:
 	case ScopeAction, ScopeArguments:
@@ -178,8 +202,11 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 		return nil, nil, fmt.Errorf("answering card %s: %q is no scope; use run, action or arguments", c.ID, d.Scope)
 	}
 	if d.For != 0 {
-		if d.For < time.Minute || d.For > MaxFor {
-			return nil, nil, fmt.Errorf("answering card %s: a session lasts from one minute to %d hours, or as long as its run", c.ID, int(MaxFor.Hours()))
+		if d.For < time.Minute || d.For > most {
+			if d.Standing {
+				return nil, nil, fmt.Errorf("answering card %s: a standing grant lasts from one minute to %d days", c.ID, int(most.Hours()/24))
+			}
+			return nil, nil, fmt.Errorf("answering card %s: a session lasts from one minute to %d hours, or as long as its run", c.ID, int(most.Hours()))
 		}
 		s.Until = d.At.Add(d.For)
 	}
