@@ -234,6 +234,8 @@ type CardAnswer struct {
 	Reason  string `json:"reason,omitempty"`
 	Scope   string `json:"scope,omitempty"`   // with session: run (the default), action, arguments
 	Minutes int    `json:"minutes,omitempty"` // with session: it ends after so many; 0: with its run
+	// Standing, with session, extends it to the next runs of the program, as a standing grant that ends after so many minutes; scope is then action where it is empty.
+	Standing bool `json:"standing,omitempty"`
 }
 
 // RecordEvent is one item of the activity stream. Marshalled, it is the record itself with one more field.
@@ -283,6 +285,28 @@ type Session struct {
 	Until     time.Time `json:"until,omitzero"`      // absent: as long as the run lives
 	Suspended bool      `json:"suspended,omitempty"` // the vault is locked
 	Calls     int       `json:"calls"`
+	Grant     string    `json:"grant,omitempty"` // the standing grant that it came from, or that was given with it
+}
+
+// Grant is a standing grant: the person's word that the next runs of one program may do one thing, too.
+type Grant struct {
+	Grant          string    `json:"grant"`
+	Actor          string    `json:"actor"`
+	Package        string    `json:"package,omitempty"`
+	Exe            string    `json:"exe"`
+	Digest         string    `json:"digest"` // of the executable
+	Via            string    `json:"via"`
+	Through        []string  `json:"through,omitempty"` // what stands between the program and the daemon
+	Chain          []string  `json:"chain,omitempty"`   // its ancestors, nearest first
+	Scope          string    `json:"scope"`             // action, arguments
+	Tool           string    `json:"tool"`
+	ContractDigest string    `json:"contract_digest"`
+	By             string    `json:"by"`
+	Card           string    `json:"card"`
+	Run            string    `json:"run"` // the one whose card it was
+	At             time.Time `json:"at"`
+	Until          time.Time `json:"until"`
+	Runs           []string  `json:"runs,omitempty"` // those that have a session by it now
 }
 
 // Verdict is the operator's word on an unknown outcome.

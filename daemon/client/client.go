@@ -440,6 +440,17 @@ func (o *Operator) RevokeSession(ctx context.Context, run string) error {
 	return err
 }
 
+// Grants lists the standing grants, the oldest first.
+func (o *Operator) Grants(ctx context.Context) ([]api.Grant, error) {
+	return call[[]api.Grant](ctx, o, http.MethodGet, "/v1/grants", true, nil)
+}
+
+// RevokeGrant ends a standing grant, with the sessions that came from it.
+func (o *Operator) RevokeGrant(ctx context.Context, grant string) error {
+	_, err := call[none](ctx, o, http.MethodDelete, "/v1/grants/"+url.PathEscape(grant), true, nil)
+	return err
+}
+
 // Query selects activity. Empty fields match everything.
 type Query struct {
 	Run, Tool, State, Credential string

@@ -99,6 +99,13 @@ type Sessions interface {
 	RevokeSession(ctx context.Context, run, by string) error
 }
 
+// Grants holds the standing grants. All methods are safe for concurrent use and fail while the vault is locked; what they changed is durable, and in force, when they return.
+type Grants interface {
+	Grants(ctx context.Context) ([]api.Grant, error)
+	// RevokeGrant ends one with the sessions that came from it; one that is not there is api.CodeMissing.
+	RevokeGrant(ctx context.Context, grant, by string) error
+}
+
 // Actions holds the contracts. All methods are safe for concurrent use; what they changed is durable when they return.
 type Actions interface {
 	Actions(ctx context.Context) ([]api.Action, error)
@@ -231,6 +238,7 @@ type Config struct {
 	Activity    Activity
 	Verdicts    Verdicts
 	Sessions    Sessions
+	Grants      Grants
 	Actions     Actions
 	Upstreams   Upstreams
 	Journal     Journal
@@ -257,7 +265,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"Daemon": cfg.Daemon == nil, "Vault": cfg.Vault == nil, "Credentials": cfg.Credentials == nil, "Hosts": cfg.Hosts == nil, "Approvals": cfg.Approvals == nil, "Activity": cfg.Activity == nil,
-		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "HTTPClients": cfg.HTTPClients == nil, "Prover": cfg.Prover == nil,
+		"Verdicts": cfg.Verdicts == nil, "Sessions": cfg.Sessions == nil, "Actions": cfg.Actions == nil, "Upstreams": cfg.Upstreams == nil, "Journal": cfg.Journal == nil, "Settings": cfg.Settings == nil, "HTTPClients": cfg.HTTPClients == nil, "Grants": cfg.Grants == nil, "Prover": cfg.Prover == nil,
 		"Ancestry": cfg.Ancestry == nil, "Now": cfg.Now == nil,
 	} {
 		if missing {

@@ -194,11 +194,19 @@ func process(p peer.Process) api.Process {
 	return api.Process{PID: p.PID, UID: p.UID, Exe: p.Exe, Script: p.Script, Digest: p.Digest, Began: utc(p.Began)}
 }
 
+// Grant is how a standing grant is shown, with the runs that have a session by it.
+func Grant(g approval.Standing, runs []string) api.Grant {
+	return api.Grant{
+		Grant: g.ID, Actor: g.Program.Actor, Package: g.Program.Package, Exe: g.Program.Exe, Digest: g.Program.Digest, Via: g.Program.Via, Through: g.Program.Through, Chain: g.Program.Chain,
+		Scope: string(g.Scope), Tool: g.Subject.Tool, ContractDigest: g.Subject.ContractDigest, By: g.By, Card: g.Card, Run: g.Run, At: utc(g.At), Until: utc(g.Until), Runs: runs,
+	}
+}
+
 // Session is how a session is shown.
 func Session(v SessionView) api.Session {
 	return api.Session{
 		Run: v.Session.Run, Actor: v.Session.Actor, By: v.Session.By, Card: v.Session.Card, At: utc(v.Session.At), Agent: process(v.Peer.Agent),
 		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
-		Scope: cmp.Or(string(v.Session.Scope), string(approval.ScopeRun)), Tool: v.Session.Subject.Tool, Until: utc(v.Session.Until),
+		Scope: cmp.Or(string(v.Session.Scope), string(approval.ScopeRun)), Tool: v.Session.Subject.Tool, Until: utc(v.Session.Until), Grant: v.Session.Grant,
 	}
 }

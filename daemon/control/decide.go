@@ -49,17 +49,21 @@ func (s *Server) answer(r request) (any, error) {
 	default:
 		return nil, api.Errorf(api.CodeUsage, "%q is no answer; use once, session, recorded or deny", in.Answer)
 	}
-	if answer != approval.ForRun && (in.Scope != "" || in.Minutes != 0) {
-		return nil, api.Errorf(api.CodeUsage, "only a session has a scope and minutes")
+	if answer != approval.ForRun && (in.Scope != "" || in.Minutes != 0 || in.Standing) {
+		return nil, api.Errorf(api.CodeUsage, "only a session has a scope and minutes, and can be standing")
+	}
+	most, unless := approval.MaxFor, ", or as long as its run"
+	if in.Standing {
+		most, unless = approval.MaxStanding, "; a standing grant always has an end"
 	}
 	switch scope := approval.Scope(in.Scope); {
 	case scope != "" && scope != approval.ScopeRun && scope != approval.ScopeAction && scope != approval.ScopeArguments:
 		return nil, api.Errorf(api.CodeUsage, "%q is no scope of a session; use run, action or arguments", in.Scope)
-	case in.Minutes < 0 || time.Duration(in.Minutes) > approval.MaxFor/time.Minute:
-		return nil, api.Errorf(api.CodeUsage, "a session lasts from 1 to %d minutes, or as long as its run", approval.MaxFor/time.Minute)
+	case in.Minutes < 0 || time.Duration(in.Minutes) > most/time.Minute, in.Standing && in.Minutes == 0:
+		return nil, api.Errorf(api.CodeUsage, "it lasts from 1 to %d minutes%s", most/time.Minute, unless)
 	}
 	return nil, s.cfg.Approvals.Answer(r.Context(), r.PathValue("card"), approval.Decision{
-		Answer: answer, By: r.by, Reason: in.Reason, At: s.cfg.Now(), Scope: approval.Scope(in.Scope), For: time.Duration(in.Minutes) * time.Minute,
+		Answer: answer, By: r.by, Reason: in.Reason, At: s.cfg.Now(), Scope: approval.Scope(in.Scope), For: time.Duration(in.Minutes) * time.Minute, Standing: in.Standing,
 	})
 }
 
@@ -102,6 +106,18 @@ func (s *Server) sessions(request) (any, error) {
 
 func (s *Server) revoke(r request) (any, error) {
 	return nil, s.cfg.Sessions.RevokeSession(r.Context(), r.PathValue("run"), r.by)
+}
+
+func (s *Server) grants(r request) (any, error) {
+	list, err := s.cfg.Grants.Grants(r.Context())
+	if list == nil {
+		list = []api.Grant{}
+	}
+	return list, err
+}
+
+func (s *Server) revokeGrant(r request) (any, error) {
+	return nil, s.cfg.Grants.RevokeGrant(r.Context(), r.PathValue("grant"), r.by)
 }
 
 func (s *Server) actions(r request) (any, error) {

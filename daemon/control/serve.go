@@ -104,6 +104,9 @@ func (s *Server) handler() http.Handler {
 	call("GET /v1/sessions", proof, s.sessions)
 	call("DELETE /v1/sessions/{run}", proof, s.revoke)
 
+	call("GET /v1/grants", proof, s.grants)
+	call("DELETE /v1/grants/{grant}", proof, s.revokeGrant)
+
 	call("GET /v1/refusals", proof, s.refusals)
 	stream("GET /v1/refusals/stream", s.streamRefusals)
 	call("GET /v1/activity", proof, s.activity)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"singlepass.dev/approval"
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/channel"
@@ -139,6 +140,10 @@ func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...strin
 	}) {
 		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the action's contract was changed before it was sent")
 	}
+	e.endGrantsLocked(contractChanged, func(g approval.Standing) bool {
+		b := set.current[g.Subject.Tool] // one that is withheld for now says nothing
+		return b != nil && b.digest != g.Subject.ContractDigest
+	})
 }
 
 // CredentialChanged withdraws what waits with a credential that was changed or removed.

@@ -38,6 +38,7 @@ func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
 	}
 	for {
 		e.read(q)
+		e.inherit(q)
 		done, answer := e.claim(ctx, q)
 		if done == nil {
 			return answer
@@ -206,6 +207,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 	}
 	facts := policy.Facts{VaultLocked: e.locked, HasSession: e.mayActLocked(q, rd), Quarantined: e.quarant}
 	var found *earlier
+	otherRun := false
 	if !facts.VaultLocked && rd.err != nil && isLocked(rd.err) {
 		if q.again++; q.again < 3 {
 			// It was read while the vault was locked, and the vault is open now.
@@ -225,10 +227,13 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 			found.d = execution.HandOut // the person has chosen that before
 		}
 		if found != nil {
-			facts.Earlier, facts.EarlierOfOtherRun = found.d, found.x.Run != q.run.id && !q.run.once[found.x.ID]
+			otherRun = found.x.Run != q.run.id && !q.run.once[found.x.ID]
+			facts.Earlier, facts.EarlierOfOtherRun = found.d, otherRun
 			if found.d != execution.AskAgain {
 				found.rd = q.under(found.x.ContractDigest, found.rd)
 				rd = found.rd
+				// What is handed out is of the contract that it was accepted under, which a narrow session for another one does not cover.
+				facts.HasSession = e.coversRecordLocked(q, found)
 			}
 		}
 	}
@@ -238,11 +243,13 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 	if d.Step == policy.UseEarlier && found.d == execution.AskAgain {
 		// May it be run again at all? If not, the recorded result is all that there is to hand out.
 		facts.Earlier, facts.EarlierOfOtherRun = "", false
-		if next := policy.Decide(facts); next.Step == policy.Reject {
-			found.d = execution.HandOut
-		} else {
+		next := policy.Decide(facts)
+		if next.Step != policy.Reject {
 			return nil, e.startLocked(ctx, q, rd, next, found, why) // unlocks
 		}
+		found.d = execution.HandOut
+		facts.Earlier, facts.EarlierOfOtherRun, facts.HasSession = found.d, otherRun, e.coversRecordLocked(q, found)
+		d = policy.Decide(facts)
 	}
 	switch d.Step {
 	case policy.UseEarlier:
@@ -270,6 +277,11 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 	a := e.refuseLocked(q, rd, d.Code)
 	e.mu.Unlock()
 	return nil, a
+}
+
+// coversRecordLocked reports whether the person let the run have what was accepted then: the record's contract counts, and not the one that is in force by now.
+func (e *Engine) coversRecordLocked(q *request, f *earlier) bool {
+	return e.coveredLocked(q.run, f.x.Tool, f.x.ContractDigest, f.rd.prepared.Arguments)
 }
 
 // closedChannel is what a call waits on that is to be judged again at once.
@@ -350,7 +362,7 @@ func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d poli
 	direct := d.Step == policy.Dispatch && again == nil
 	if direct {
 		changes = append(changes,
-			change{ev: execution.Event{Kind: execution.KindAuthorized, ID: rd.id, By: "session"}},
+			change{ev: execution.Event{Kind: execution.KindAuthorized, ID: rd.id, By: e.directLocked(q, rd)}},
 			change{ev: execution.Event{Kind: execution.KindDispatched, ID: rd.id, Attempt: 1}})
 	}
 	if direct || acc.Class == execution.ReadOnly {

@@ -174,13 +174,33 @@ func (e *Engine) expireCard(id string) {
 
 // Answer is the person's decision about a card.
 func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error {
+	if !d.Standing {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		d.At = e.cfg.Now()
+		return e.decideLocked(id, d)
+	}
+	g, err := e.giveStanding(id, &d)
+	if err != nil {
+		return err
+	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err = e.decideLocked(id, d); err == nil {
+		e.standing[g.ID] = g
+		e.grants.Store(int64(len(e.standing)))
+		e.mu.Unlock()
+		return nil
+	}
+	commit := e.endStandingLocked(g.ID, "the card was over before it was answered", false)
+	e.mu.Unlock()
+	return errors.Join(err, e.recordEnd(g.ID, commit))
+}
+
+func (e *Engine) decideLocked(id string, d approval.Decision) error {
 	c := e.cards[id]
 	if c == nil {
 		return fmt.Errorf("answering card %q: %w; list the waiting ones with spctl approvals", id, ErrNoCard)
 	}
-	d.At = e.cfg.Now()
 	if d.Answer != approval.Deny && c.run.check() != nil {
 		return fmt.Errorf("answering card %q: %w: the process that asked has ended", id, ErrNoCard)
 	}

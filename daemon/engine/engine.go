@@ -85,6 +85,8 @@ type Records interface {
 	OpenOf(run string) ([]execution.Execution, error)
 	// Recent returns the newest executions of an actor, newest first.
 	Recent(actor string, limit int) ([]execution.Execution, error)
+	// Barred says whether the person took a session from a run, and gave it none since.
+	Barred(run string) (bool, error)
 	// Prunable returns executions whose retention has passed, oldest first.
 	Prunable(now time.Time, limit int) ([]execution.Execution, error)
 	// Erase overwrites the payloads of an execution in the journal. It may be repeated.
@@ -124,6 +126,7 @@ type Config struct {
 	Vault    Vault                              // required
 	Channels map[effect.Channel]channel.Channel // required
 	Programs Programs                           // optional: without it every program is seen for the first time
+	Standing Standing                           // optional: without it no grant outlives its run
 	Now      func() time.Time                   // required
 	NewID    func() string                      // required: a fresh ULID
 	Logger   *slog.Logger                       // optional
@@ -176,14 +179,17 @@ type Engine struct {
 	folded   uint64
 	runs     map[string]*run
 	cards    map[string]*card
-	bytes    map[string]int // what they hold, by run
-	counts   map[string]int // live executions that wait, by run
+	standing map[string]approval.Standing // grants in force, while the vault is open; by id
+	ended    map[string]string            // those that ended under this daemon, and why
+	bytes    map[string]int               // what they hold, by run
+	counts   map[string]int               // live executions that wait, by run
 	recorded map[string]bool
 	calls    uint64 // numbers calls
 	epoch    string // of this daemon, so that their numbers are unique in the journal
 	limits   map[string]*refusalLimit
 	refused  Commit                 // of the last refusal; nil when there was none
 	asked    map[string][]time.Time // when an actor asked the person something, within the period
+	grants   atomic.Int64           // how many grants are in force; moves under mu
 	secrets  atomic.Uint64          // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}
 
@@ -303,7 +309,7 @@ func New(cfg Config) (*Engine, error) {
 	base, stop := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries), crew: workers.New(idleWorkers, base.Done()),
-		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{},
+		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{}, standing: map[string]approval.Standing{}, ended: map[string]string{},
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
 		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, asked: map[string][]time.Time{}, watchers: map[*watcher]struct{}{},
 	}

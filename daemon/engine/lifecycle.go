@@ -103,6 +103,8 @@ func (e *Engine) Locked(reason string) {
 		}
 	}
 	clear(e.recorded)
+	clear(e.standing) // what was opened is not kept
+	e.grants.Store(0)
 	e.noteLocked(statusEvent{Kind: "vault_locked", Reason: reason}, true)
 	e.publishStatusLocked()
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type run struct {
 	conns    int
 	ended    bool
 	revoked  bool            // the person ended its session: nothing is sent for it again by itself
+	barred   bool            // the person took a session from it: no standing grant gives it one, until the person does
 	asking   *card           // a card that asks for the session alone
 	once     map[string]bool // earlier executions whose result the person let this run have, without a session
 	judged   bool            // identity says how the program stands to its last session
@@ -57,9 +59,11 @@ type RunEvent struct {
 	Identity *peer.Identity `json:"identity,omitempty"` // run_seen
 	By       string         `json:"by,omitempty"`
 	Card     string         `json:"card,omitempty"`
+	Grant    string         `json:"grant,omitempty"` // the standing grant that the session came from, or that was given with it
 	Reason   string         `json:"reason,omitempty"`
 
 	Session *approval.Session `json:"session,omitempty"` // session_authorized
+	Revoked bool              `json:"revoked,omitempty"` // session_ended: the person took one from the run, then or before, and gave it none since
 }
 
 // noteLocked appends an event that is no execution's. Nobody has to wait for it; the commit is nil where it could not even be encoded.
@@ -116,7 +120,7 @@ func (e *Engine) runEnded(r *run) {
 		return
 	}
 	r.ended = true
-	e.endSessionsLocked(r, "the process has ended", every)
+	_, _ = e.endSessionsLocked(r, "the process has ended", every)
 	e.endRunsExecutionsLocked(r, execution.KindExpired, api.CodeRunEnded, "the process that asked has ended")
 	e.noteLocked(RunEvent{Kind: "run_ended", Run: r.id, Actor: r.identity.Actor}, true)
 	delete(e.runs, r.id)
@@ -178,12 +182,13 @@ func (e *Engine) rememberLocked(r *run, at time.Time) {
 // openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	r.sessions, r.refusal, r.revoked = append(r.sessions, *s), nil, false
+	r.barred = r.barred && s.Card == ""
 	whole := s.Whole(e.cfg.Now())
 	e.rememberLocked(r, s.At)
-	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Session: s}, true)
+	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Grant: s.Grant, Session: s}, true)
 	if !s.Until.IsZero() {
-		card := s.Card
-		e.cfg.After(s.Until.Sub(e.cfg.Now()), func() { e.sessionLapsed(r, card) })
+		card, grant := s.Card, s.Grant
+		e.cfg.After(s.Until.Sub(e.cfg.Now()), func() { e.sessionLapsed(r, card, grant) })
 	}
 	if whole && r.asking != nil && r.asking.ID != s.Card {
 		e.closeCardLocked(r.asking, "session", s.By)
@@ -191,10 +196,11 @@ func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	for _, l := range e.liveOf(func(l *live) bool {
 		return l.x.Run == r.id && l.card != nil && l.card.ID != s.Card && s.Covers(l.subject(), e.cfg.Now())
 	}) {
+		by := e.authorizerLocked(r, l.subject(), e.cfg.Now())
 		switch {
 		case l.card.Question == approval.AskSession && l.card.Earlier == "":
 			e.closeCardLocked(l.card, "session", s.By)
-			if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAuthorized, ID: l.x.ID, By: "session"}}); err == nil {
+			if _, err := e.stepLocked(l, change{ev: execution.Event{Kind: execution.KindAuthorized, ID: l.x.ID, By: by}}); err == nil {
 				l.bySession = true
 				e.proceedLocked(l)
 			}
@@ -250,26 +256,26 @@ func (e *Engine) coveredLocked(r *run, tool, contract string, arguments []byte) 
 	return slices.ContainsFunc(r.sessions, func(s approval.Session) bool { return s.Covers(what, now) })
 }
 
-// endSessionsLocked ends the sessions that pass, and reports how many.
-func (e *Engine) endSessionsLocked(r *run, reason string, pass func(approval.Session) bool) (ended int) {
+// endSessionsLocked ends the sessions that pass, and reports how many, with what the journal gets of the last. Nobody has to wait for that.
+func (e *Engine) endSessionsLocked(r *run, reason string, pass func(approval.Session) bool) (ended int, last Commit) {
 	r.sessions = slices.DeleteFunc(r.sessions, func(s approval.Session) bool {
 		if !pass(s) {
 			return false
 		}
 		ended++
-		e.noteLocked(RunEvent{Kind: "session_ended", Run: r.id, Actor: r.identity.Actor, Card: s.Card, Reason: reason}, true)
+		last = e.noteLocked(RunEvent{Kind: "session_ended", Run: r.id, Actor: r.identity.Actor, Card: s.Card, Grant: s.Grant, Reason: reason, Revoked: r.barred}, true)
 		return true
 	})
-	return ended
+	return ended, last
 }
 
 func every(approval.Session) bool { return true }
 
 // sessionLapsed ends a session whose time is up. What it let through and was not sent is asked about again when it is called again.
-func (e *Engine) sessionLapsed(r *run, card string) {
+func (e *Engine) sessionLapsed(r *run, card, grant string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.endSessionsLocked(r, "its time is up", func(s approval.Session) bool { return s.Card == card }) == 0 {
+	if n, _ := e.endSessionsLocked(r, "its time is up", func(s approval.Session) bool { return s.Card == card && s.Grant == grant }); n == 0 {
 		return
 	}
 	for _, l := range e.liveOf(func(l *live) bool {
@@ -279,33 +285,53 @@ func (e *Engine) sessionLapsed(r *run, card string) {
 	}
 }
 
-// RevokeSession ends the sessions of a run at once, or the one that a card gave. What was not sent and has none any more is withdrawn.
+// RevokeSession ends the sessions of a run at once, or the one that a card gave. What was not sent and has none any more is withdrawn. A standing grant that one came from ends with it: whoever takes the
+// right from a process does not mean the next one to have it. The process gets no session by any other grant, after a restart of the daemon either.
 func (e *Engine) RevokeSession(id, by string) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	grants, recorded, err := e.revokeSessionLocked(id, by)
+	if err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	commits := map[string]Commit{}
+	for _, g := range grants {
+		commits[g] = e.endStandingLocked(g, "a session that came from it was revoked by "+by, true)
+	}
+	e.mu.Unlock()
+	if recorded != nil {
+		if err = recorded.Wait(); err != nil {
+			err = fmt.Errorf("the session of %q has ended, but that could not be recorded: %w", id, err)
+		}
+	}
+	for _, g := range grants {
+		err = errors.Join(err, e.recordEnd(g, commits[g]))
+	}
+	return err
+}
+
+func (e *Engine) revokeSessionLocked(id, by string) (grants []string, recorded Commit, err error) {
 	r, pass := e.runs[id], every
 	if r == nil {
-		pass = func(s approval.Session) bool { return s.Card == id }
+		pass = func(s approval.Session) bool { return s.Card == id || s.Grant == id }
 		for _, other := range e.runs {
 			if slices.ContainsFunc(other.sessions, pass) {
 				r = other
 			}
 		}
 	}
-	if r == nil || e.endSessionsLocked(r, "revoked by "+by, pass) == 0 {
-		return fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
+	if r == nil || len(r.sessions) == 0 {
+		return nil, nil, fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
 	}
-	r.revoked = len(r.sessions) == 0
-	if r.revoked {
-		e.endRunsExecutionsLocked(r, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
-		return nil
+	for _, s := range r.sessions {
+		if pass(s) && s.Grant != "" && !slices.Contains(grants, s.Grant) {
+			grants = append(grants, s.Grant)
+		}
 	}
-	for _, l := range e.liveOf(func(l *live) bool {
-		return l.x.Run == r.id && l.bySession && !e.coveredLocked(r, l.x.Tool, l.x.ContractDigest, l.args)
-	}) {
-		e.endLocked(l, execution.KindWithdrawn, api.CodeWithdrawn, "the session was revoked")
-	}
-	return nil
+	r.barred = true
+	_, recorded = e.endSessionsLocked(r, "revoked by "+by, pass)
+	e.revokedLocked(r)
+	return grants, recorded, nil
 }
 
 // RunView is a run as the person sees it.

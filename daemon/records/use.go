@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -64,6 +65,19 @@ func failedCommit(err error) engine.Commit {
 	f := failed{make(chan struct{}), err}
 	close(f.done)
 	return f
+}
+
+// Barred says whether the person took a session from a run, and gave it none since. The newest of each is known, and the end of a session says whether one was taken before it.
+func (r *Records) Barred(run string) (bool, error) {
+	v, found, err := r.index.Run(run)
+	if err != nil || !found || v.Revoked.Seq == 0 || v.Authorized.Seq > v.Revoked.Seq {
+		return false, err
+	}
+	var ended engine.RunEvent
+	if err := json.Unmarshal(v.Revoked.Event, &ended); err != nil {
+		return false, fmt.Errorf("reading how the session of %s ended: %w", run, err)
+	}
+	return ended.Revoked, nil
 }
 
 // payloadKind says as what a payload of an event is sealed.

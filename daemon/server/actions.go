@@ -371,6 +371,7 @@ func (o *operatorSide) RemoveAction(_ context.Context, name, by string) error {
 	if err := s.vault.RemoveContract(name); err != nil {
 		return err
 	}
+	s.engine.EndGrantsOf(name)
 	if err := s.loadActions(); err != nil {
 		return err
 	}

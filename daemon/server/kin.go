@@ -49,8 +49,8 @@ func (f *family) met(id *peer.Identity) {
 }
 
 // leftBy finds the agent that a process was left by: an orphan, or a descendant of one, in the control group that was made for the agent, begun after it, and none of the agent's own
-// ancestors.
-func (f *family) leftBy(root peer.Process, unit string) (run string, found bool) {
+// ancestors. Runs that are excepted left nothing.
+func (f *family) leftBy(root peer.Process, unit string, except ...string) (run string, found bool) {
 	if unit == "" {
 		return "", false
 	}
@@ -58,7 +58,7 @@ func (f *family) leftBy(root peer.Process, unit string) (run string, found bool)
 	defer f.mu.Unlock()
 	for _, k := range f.kin {
 		same := func(p peer.Process) bool { return p.PID == root.PID && p.Start == root.Start }
-		if k.unit == unit && root.Start >= k.agent.Start && !slices.ContainsFunc(k.ancestors, same) {
+		if k.unit == unit && !slices.Contains(except, k.run) && root.Start >= k.agent.Start && !slices.ContainsFunc(k.ancestors, same) {
 			return k.run, true
 		}
 	}

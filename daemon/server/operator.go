@@ -31,7 +31,7 @@ func translate(err error) (*api.Error, bool) {
 	switch {
 	case errors.Is(err, engine.ErrNoCard):
 		return api.Errorf(api.CodeMissing, "%v", err), true
-	case errors.Is(err, engine.ErrNoRun), errors.Is(err, engine.ErrUnknown):
+	case errors.Is(err, engine.ErrNoRun), errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrNoGrant):
 		return api.Errorf(api.CodeMissing, "%v", err), true
 	case errors.Is(err, engine.ErrSettled), errors.Is(err, approval.ErrExpired):
 		return api.Errorf(api.CodeConflict, "%v", err), true
@@ -449,5 +449,8 @@ func (s *Server) acceptQuarantine(reason string, details []byte) error {
 		return err
 	}
 	s.engine.SetQuarantine(false)
+	if s.vault.Status() == vault.Unlocked {
+		s.loadStanding() // which ends all: what was lost may have ended them
+	}
 	return s.engine.Recover()
 }

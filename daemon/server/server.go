@@ -160,7 +160,7 @@ func Open(cfg Config) (_ *Server, err error) {
 		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel, effect.SSH: overSSH}
 	}
 	s.engine, err = engine.New(engine.Config{
-		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault},
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault}, Standing: standingGrants{s},
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin,
 		Notify: func(n engine.Notice) {
 			if n.Kind == engine.NoticeLockedCall {
@@ -216,7 +216,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	s.vault.OnLock(s.tickets.Drop)
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
-		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts, HTTPClients: parts,
+		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts, HTTPClients: parts, Grants: parts,
 		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err

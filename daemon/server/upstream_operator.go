@@ -143,6 +143,7 @@ func (o *operatorSide) RemoveUpstream(_ context.Context, name, by string) error 
 			if err := errors.Join(s.retire(c.Action), s.vault.RemoveContract(c.Action)); err != nil {
 				return err
 			}
+			s.engine.EndGrantsOf(c.Action)
 		}
 	}
 	if err := s.vault.RemoveSetting(upstreamSetting + name); err != nil {
@@ -333,6 +334,7 @@ func (s *Server) acceptTool(u policy.UpstreamTool, src []byte) error {
 			if err := s.vault.RemoveContract(action); err != nil {
 				return err
 			}
+			s.engine.EndGrantsOf(action)
 		}
 	}
 	if err := s.vault.AcceptContract(vault.AcceptedContract{Action: u.Action, File: upstreamSetting + u.Upstream, Source: src, Digest: policy.Digest(src)}); err != nil {

@@ -73,6 +73,7 @@ func (s *Server) opened() error {
 		if err := errors.Join(s.loadUpstreams(), s.loadActions()); err != nil {
 			return err
 		}
+		s.loadStanding()
 		return s.engine.Unlocked()
 	}()
 	if err != nil {

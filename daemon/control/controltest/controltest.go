@@ -44,6 +44,7 @@ type Daemon struct {
 	cards      []control.CardView
 	executions []execution.Execution
 	sessions   []control.SessionView
+	grants     []approval.Standing
 	actions    []api.Action
 	upstreams  []*upstream
 	cardWatch  []chan control.CardChange
@@ -115,7 +116,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	}
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
-		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, HTTPClients: d, Ancestry: d,
+		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, HTTPClients: d, Grants: d, Ancestry: d,
 		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err
@@ -263,12 +264,25 @@ func (d *Daemon) Answer(_ context.Context, id string, decision approval.Decision
 		return api.Errorf(api.CodeMissing, "no card %q waits", id)
 	}
 	v := d.cards[i]
+	if decision.Standing {
+		decision.Grant = fmt.Sprintf("grant_%d", len(d.grants)+1)
+	}
+	if decision.Subject == (approval.Subject{}) && v.Execution.Tool != "" {
+		decision.Subject = approval.Subject{Tool: v.Execution.Tool, ContractDigest: v.Card.Binding.ContractDigest, Arguments: "sha256:00"}
+	}
 	_, session, err := v.Card.Decide(decision, v.Peer.Actor)
 	if err != nil {
 		return api.Errorf(api.CodeConflict, "%v", err)
 	}
 	d.cards = slices.Delete(d.cards, i, i+1)
 	d.answers = append(d.answers, fmt.Sprintf("%s %s %s", id, decision.Answer, decision.Reason))
+	if session != nil && session.Grant != "" {
+		g, err := session.Standing(GrantOf(v.Peer))
+		if err != nil {
+			return api.Errorf(api.CodeUsage, "%v", err)
+		}
+		d.grants = append(d.grants, g)
+	}
 	if session != nil {
 		d.sessions = append(d.sessions, control.SessionView{Session: *session, Peer: v.Peer})
 	}
