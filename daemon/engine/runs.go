@@ -28,6 +28,7 @@ type run struct {
 	ended    bool
 	revoked  bool            // the person ended its session: nothing is sent for it again by itself
 	barred   bool            // the person took a session from it: no standing grant gives it one, until the person does
+	trusted  bool            // the person gave it a session under this daemon, and took none since
 	asking   *card           // a card that asks for the session alone
 	once     map[string]bool // earlier executions whose result the person let this run have, without a session
 	judged   bool            // identity says how the program stands to its last session
@@ -182,7 +183,9 @@ func (e *Engine) rememberLocked(r *run, at time.Time) {
 // openSessionLocked records the person's authorization of a run, and lets through what waited only for it.
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	r.sessions, r.refusal, r.revoked = append(r.sessions, *s), nil, false
-	r.barred = r.barred && s.Card == ""
+	if s.Card != "" {
+		r.barred, r.trusted = false, true
+	}
 	whole := s.Whole(e.cfg.Now())
 	e.rememberLocked(r, s.At)
 	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Grant: s.Grant, Session: s}, true)
@@ -328,7 +331,7 @@ func (e *Engine) revokeSessionLocked(id, by string) (grants []string, recorded C
 			grants = append(grants, s.Grant)
 		}
 	}
-	r.barred = true
+	r.barred, r.trusted = true, false
 	_, recorded = e.endSessionsLocked(r, "revoked by "+by, pass)
 	e.revokedLocked(r)
 	return grants, recorded, nil

@@ -178,7 +178,7 @@ func (e *Engine) inherit(q *request) {
 		return
 	}
 	e.mu.Lock()
-	wanted := e.inheritableLocked(q, nil) != nil
+	wanted, trusted := e.inheritableLocked(q, nil) != nil, q.run.trusted
 	e.mu.Unlock()
 	if !wanted {
 		return
@@ -187,7 +187,7 @@ func (e *Engine) inherit(q *request) {
 	if err == nil && q.Peer.Check != nil {
 		err = q.Peer.Check()
 	}
-	if err == nil {
+	if err == nil && !trusted { // else the records may not know it yet
 		var barred bool
 		if barred, err = e.cfg.Records.Barred(q.run.id); err == nil && barred {
 			err = errors.New("its session was revoked before")
