@@ -268,7 +268,7 @@ func (d *Daemon) Answer(_ context.Context, id string, decision approval.Decision
 		decision.Grant = fmt.Sprintf("grant_%d", len(d.grants)+1)
 	}
 	if decision.Subject == (approval.Subject{}) && v.Execution.Tool != "" {
-		decision.Subject = approval.Subject{Tool: v.Execution.Tool, ContractDigest: v.Card.Binding.ContractDigest, Arguments: "sha256:00"}
+		decision.Subject = approval.Subject{Tool: v.Execution.Tool, ContractDigest: cmp.Or(v.Card.Binding.ContractDigest, "sha256:0b"), Arguments: "sha256:00"}
 	}
 	_, session, err := v.Card.Decide(decision, v.Peer.Actor)
 	if err != nil {

@@ -26,8 +26,7 @@ the waiting ones, then "added", "changed", "answered" and "void".`,
 	approvals.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show what changes")
 
 	var once, session, recorded bool
-	var only string
-	var lasts time.Duration
+	var narrow narrowed
 	approve := &cobra.Command{
 		Use: "approve [CARD]", Short: "say yes to a card", GroupID: "decide", Args: cobra.MaximumNArgs(1), ValidArgsFunction: noFiles,
 		Long: `Says yes. Without --once, --session or --recorded the card is shown first and the answer is asked for at the terminal;
@@ -37,16 +36,21 @@ without CARD as well, the only card that waits is taken.
   --session   this execution, and a session for the process that asked, for as long as it lives
               --for 15m   ends it after that time
               --only action     for this action alone; --only arguments: for this action with these arguments alone
+              --standing --for 30d   for the next runs of that program as well, until then (30 days at most): for this
+                                action alone, or with --only arguments for these arguments alone. Only for a program
+                                that the system installed and you cannot write, and that is no interpreter; spctl
+                                grants lists them
   --recorded  for a repeat of something already done: hand out the recorded result, and send nothing`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.approve(c, args, once, session, recorded, narrowed{only, lasts})
+			return a.approve(c, args, once, session, recorded, narrow)
 		},
 	}
 	approve.Flags().BoolVar(&once, "once", false, "this execution only")
 	approve.Flags().BoolVar(&session, "session", false, "and a session for its run")
 	approve.Flags().BoolVar(&recorded, "recorded", false, "hand out the recorded result of the earlier execution")
-	approve.Flags().StringVar(&only, "only", "", "with --session: `action` or arguments")
-	approve.Flags().DurationVar(&lasts, "for", 0, "with --session: end it after this time")
+	approve.Flags().StringVar(&narrow.only, "only", "", "with --session: `action` or arguments")
+	approve.Flags().Var(&narrow.lasts, "for", "with --session: end it after this time, such as 15m, 2h or 30d")
+	approve.Flags().BoolVar(&narrow.standing, "standing", false, "with --session and --for: the next runs of the program get it, too")
 	approve.MarkFlagsMutuallyExclusive("once", "session", "recorded")
 
 	var reason string
@@ -71,7 +75,9 @@ without CARD as well, the only card that waits is taken.
 		RunE: func(c *cobra.Command, _ []string) error { return a.sessions(c) },
 	})
 	revoke := &cobra.Command{
-		Use: "revoke RUN|CARD", Short: "end the sessions of a process, or the one that a card gave; what was not sent yet is withdrawn", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
+		Use: "revoke RUN|CARD", Short: "end the sessions of a process, or the one that a card gave; what was not sent yet is withdrawn",
+		Long: `Ends the sessions of a process at once, or the one that a card gave. What was not sent yet and has no other is withdrawn.
+A standing grant that such a session came from ends with it, and no other one gives the process a session again.`, Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := a.ask()
 			if err != nil {
@@ -86,7 +92,7 @@ without CARD as well, the only card that waits is taken.
 	}
 	one := &cobra.Command{Use: "session", Short: "end a session", GroupID: "decide", Args: cobra.NoArgs, RunE: help}
 	one.AddCommand(revoke)
-	return []*cobra.Command{approvals, approve, deny, sessions, one}
+	return append([]*cobra.Command{approvals, approve, deny, sessions, one}, a.grantCommands()...)
 }
 
 func noFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -222,14 +228,18 @@ func (a *app) approve(c *cobra.Command, args []string, once, session, recorded b
 	if err := o.Answer(c.Context(), id, in); err != nil {
 		return err
 	}
+	if in.Standing {
+		answer += ", and so for the next runs of its program; spctl grants lists that"
+	}
 	fmt.Fprintf(a.out, "answered %s: %s\n", oneLine(id), answer)
 	return nil
 }
 
 // narrowed is what a session is narrowed to.
 type narrowed struct {
-	only  string
-	lasts time.Duration
+	only     string
+	lasts    span
+	standing bool
 }
 
 func (n narrowed) into(in *api.CardAnswer) error {
@@ -237,12 +247,16 @@ func (n narrowed) into(in *api.CardAnswer) error {
 		return nil
 	}
 	if in.Answer != "session" {
-		return usage("--only and --for narrow a session; they go with --session")
+		return usage("--only, --for and --standing say what a session is for; they go with --session")
 	}
-	if n.lasts%time.Minute != 0 || n.lasts < 0 {
-		return usage("--for takes whole minutes, such as 15m or 2h")
+	lasts := time.Duration(n.lasts)
+	if lasts%time.Minute != 0 || lasts < 0 {
+		return usage("--for takes whole minutes, such as 15m, 2h or 30d")
 	}
-	in.Scope, in.Minutes = n.only, int(n.lasts/time.Minute)
+	if n.standing && lasts == 0 {
+		return usage("a standing grant needs an end: --for 30d at most")
+	}
+	in.Scope, in.Minutes, in.Standing = n.only, int(lasts/time.Minute), n.standing
 	return nil
 }
 
@@ -324,10 +338,13 @@ func sessionCovers(s api.Session) string {
 	case "action":
 		text = oneLine(s.Tool)
 	case "arguments":
-		text = oneLine(s.Tool) + " with the arguments of " + oneLine(s.Card)
+		text = oneLine(s.Tool) + " with the arguments of " + oneLine(cmp.Or(s.Card, "its grant"))
 	}
 	if !s.Until.IsZero() {
 		text += ", until " + local(s.Until)
+	}
+	if s.Grant != "" {
+		text += ", by " + oneLine(s.Grant)
 	}
 	return text
 }
