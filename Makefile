@@ -14,8 +14,9 @@ GOFILES      = $$(git ls-files --cached --others --exclude-standard -- '*.go')
 FUZZTIME    ?= 30s
 COUNT       ?= 20
 
-# OpenGL ES compiles in one minute where the other binding takes four. One set of flags for all targets, or Go's build cache holds everything twice. For a release: make tray TAGS= TRAYFLAGS=-trimpath
-TAGS        ?= gles
+# OpenGL ES compiles in one minute where the other binding takes four. Fyne's own picture letters would lie in memory once for each style of text, some 5 MB each. One set of flags for all targets, or Go's
+# build cache holds everything twice. For a release: make tray TAGS=no_emoji TRAYFLAGS=-trimpath
+TAGS        ?= gles,no_emoji
 TRAYFLAGS   ?=
 export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
 

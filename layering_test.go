@@ -115,6 +115,18 @@ func TestTheRootHoldsOnlyWhatWasAgreed(t *testing.T) {
 	}
 }
 
+func TestTheWindowsWorkGoesThroughItsLoop(t *testing.T) {
+	out, err := exec.Command("grep", "-rnE", "--include=*.go", `fyne\.Do(AndWait)?\(`, "ui", "cmd").Output()
+	if err != nil && len(out) > 0 {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "ui/look/thread.go:") {
+			t.Errorf("what fyne.Do sends waits until the loop has rested; use look.Do: %s", line)
+		}
+	}
+}
+
 func matches(list []string, path string) bool {
 	return slices.ContainsFunc(list, func(p string) bool {
 		if prefix, ok := strings.CutSuffix(p, "…/"); ok {

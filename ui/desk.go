@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fyne.io/fyne/v2"
+	"fyne.io/fyne/v2/widget"
 	"github.com/godbus/dbus/v5"
 
 	"singlepass.dev/daemon/api"
@@ -34,6 +35,7 @@ type DeskConfig struct {
 	Logger     *slog.Logger     // required
 	Raised     <-chan struct{}  // required: a second start
 	Background bool             // do not show the window at the start
+	Loop       Loop             // optional: without it the app never rests
 }
 
 // Desk is the whole app: the watch, the tray, the notifications, and the window while it is in sight.
@@ -71,13 +73,15 @@ func Run(ctx context.Context, cfg DeskConfig) error {
 		return errors.New("ui: App, Client, Now, Logger and Raised are required")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d := &Desk{cfg: cfg, ctx: ctx, rest: newRest(), quit: cancel, state: watch.State{Link: watch.Starting}}
+	d := &Desk{cfg: cfg, ctx: ctx, rest: newRest(cfg.Loop), quit: cancel, state: watch.State{Link: watch.Starting}}
 	defer cancel()
 	var err error
 	d.watch, err = watch.New(watch.Config{Daemon: cfg.Client, Changed: d.changed, Record: d.recorded, Now: cfg.Now})
 	if err != nil {
 		return err
 	}
+	look.Through(d.rest.do)
+	d.rest.blinks = d.blinks
 	cfg.App.Settings().SetTheme(&look.Theme{})
 	focus := func(on bool) func() {
 		return func() {
@@ -91,7 +95,10 @@ func Run(ctx context.Context, cfg DeskConfig) error {
 	cfg.App.Lifecycle().SetOnExitedForeground(focus(false))
 	var running sync.WaitGroup
 	// Before the loop runs, what is sent to Fyne's thread would run where it is sent from.
-	cfg.App.Lifecycle().SetOnStarted(func() { running.Go(func() { d.start(&running) }) })
+	cfg.App.Lifecycle().SetOnStarted(func() {
+		d.rest.begin()
+		running.Go(func() { d.start(&running) })
+	})
 	cfg.App.Run()
 	cancel()
 	running.Wait()
@@ -106,7 +113,6 @@ func Run(ctx context.Context, cfg DeskConfig) error {
 
 // start begins everything that runs beside Fyne's loop.
 func (d *Desk) start(running *sync.WaitGroup) {
-	d.rest.begin()
 	d.startTray()
 	d.startNotes(running)
 	if !d.cfg.Background {
@@ -192,7 +198,7 @@ func (d *Desk) recorded(r api.Record) {
 	visible := d.visible
 	d.mu.Unlock()
 	if visible {
-		fyne.Do(func() { d.frame.Changed(r) })
+		look.Do(func() { d.frame.Changed(r) })
 	}
 }
 
@@ -217,7 +223,7 @@ func (d *Desk) refresh() {
 		return
 	}
 	d.queued = true
-	fyne.Do(d.bring)
+	look.Do(d.bring)
 }
 
 // bring is called on Fyne's thread.
@@ -255,7 +261,7 @@ func (d *Desk) tick() {
 		for {
 			select {
 			case <-t.C:
-				fyne.Do(d.frame.Tick)
+				look.Do(d.frame.Tick)
 			case <-ctx.Done():
 				return
 			}
@@ -276,6 +282,7 @@ func (d *Desk) show(p Page, id string) {
 		was := d.visible
 		d.visible = true
 		d.mu.Unlock()
+		d.rest.sight(true)
 		if !was {
 			d.frame.Stale()
 		}
@@ -304,6 +311,15 @@ func (d *Desk) open() error {
 	return nil
 }
 
+// blinks says whether a text cursor does. It is called on Fyne's thread.
+func (d *Desk) blinks() bool {
+	if d.window == nil {
+		return false
+	}
+	_, typing := d.window.Canvas().Focused().(*widget.Entry)
+	return typing
+}
+
 // hide takes the window out of sight. It is called on Fyne's thread.
 func (d *Desk) hide() {
 	d.mu.Lock()
@@ -312,7 +328,7 @@ func (d *Desk) hide() {
 	d.window.Hide()
 	d.tick()
 	d.tell()
-	d.rest.begin()
+	d.rest.sight(false)
 	go debug.FreeOSMemory() // what drawing needed
 }
 

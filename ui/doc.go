@@ -21,5 +21,5 @@
 //	cmd/sp-tray     composition, and the only importer of fyne.io/fyne/v2/app, which needs cgo and a display
 //
 // A view is a package that takes the small interface that it uses and plain values of daemon/api. It imports neither ui nor ui/watch, and starts no goroutine that
-// outlives its window. Work is done in goroutines and written to widgets by fyne.Do.
+// outlives its window. Work is done in goroutines and written to widgets by look.Do.
 package ui

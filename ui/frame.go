@@ -198,7 +198,7 @@ func (f *Frame) knock(tries int) {
 	case fyne.CurrentApp().Driver().CanvasForObject(f.vault) != nil:
 		f.vault.Focus()
 	case tries > 0:
-		time.AfterFunc(50*time.Millisecond, func() { fyne.Do(func() { f.knock(tries - 1) }) })
+		time.AfterFunc(50*time.Millisecond, func() { look.Do(func() { f.knock(tries - 1) }) })
 	}
 }
 

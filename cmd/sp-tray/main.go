@@ -124,7 +124,7 @@ func serve(ctx context.Context, dir string, background bool) error {
 	operator := &client.Operator{Socket: h.OperatorSocket(), Tickets: true}
 	defer operator.Close()
 	return ui.Run(ctx, ui.DeskConfig{
-		App: app.NewWithID(appID), Client: operator, Now: time.Now, Raised: raised, Background: background,
+		App: app.NewWithID(appID), Client: operator, Now: time.Now, Raised: raised, Background: background, Loop: windows{},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 }

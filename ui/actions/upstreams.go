@@ -229,7 +229,7 @@ func (v *UpstreamsView) tool(u api.Upstream, t api.UpstreamTool) fyne.CanvasObje
 				if err == nil {
 					tools, err := v.cfg.Daemon.UpstreamTools(ctx, u.Name)
 					if err == nil {
-						fyne.Do(func() { v.tools[u.Name] = tools })
+						look.Do(func() { v.tools[u.Name] = tools })
 					}
 				}
 				return err

@@ -96,7 +96,7 @@ func New(cfg Config) (*View, error) {
 	}
 	if cfg.After == nil {
 		cfg.After = func(d time.Duration, f func()) func() {
-			t := time.AfterFunc(d, func() { fyne.Do(f) })
+			t := time.AfterFunc(d, func() { look.Do(f) })
 			return func() { t.Stop() }
 		}
 	}
@@ -221,7 +221,7 @@ func (v *View) Load() {
 		if err == nil {
 			day, err = v.cfg.Daemon.Activity(v.cfg.Context, client.Query{Since: midnight, Limit: chartMost})
 		}
-		fyne.Do(func() {
+		look.Do(func() {
 			if mine != v.asked {
 				return
 			}
@@ -259,7 +259,7 @@ func (v *View) more() {
 	q.Limit, q.Before = page, v.rows[len(v.rows)-1].ExecutionID
 	v.cfg.Go(func() {
 		rows, err := v.cfg.Daemon.Activity(v.cfg.Context, q)
-		fyne.Do(func() {
+		look.Do(func() {
 			if mine != v.asked {
 				return
 			}

@@ -76,11 +76,11 @@ func (d *detail) export() {
 		if err == nil {
 			whole.Payload = &p
 		} else if !errors.As(err, &e) || e.Code != api.CodeVaultLocked {
-			fyne.Do(func() { d.view.Say(look.Trouble(err)) })
+			look.Do(func() { d.view.Say(look.Trouble(err)) })
 			return
 		}
 		b, err := json.MarshalIndent(whole, "", "  ")
-		fyne.Do(func() {
+		look.Do(func() {
 			if err != nil {
 				d.view.Say(look.Trouble(err))
 				return

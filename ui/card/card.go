@@ -346,7 +346,7 @@ func (v *View) answer(how string) {
 	id := v.card.Card
 	v.cfg.Go(func() {
 		err := v.cfg.Answerer.Answer(v.cfg.Context, id, in)
-		fyne.Do(func() {
+		look.Do(func() {
 			if v.card.Card != id {
 				return
 			}

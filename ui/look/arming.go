@@ -15,7 +15,7 @@ type After func(d time.Duration, f func()) (cancel func())
 
 // AfterFunc is time.AfterFunc as an After, for a Config that has none.
 func AfterFunc(d time.Duration, f func()) (cancel func()) {
-	t := time.AfterFunc(d, func() { fyne.Do(f) })
+	t := time.AfterFunc(d, func() { Do(f) })
 	return func() { t.Stop() }
 }
 

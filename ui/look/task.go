@@ -1,10 +1,6 @@
 package look
 
-import (
-	"context"
-
-	"fyne.io/fyne/v2"
-)
+import "context"
 
 // Work does things of the daemon's in goroutines, and brings what came of them back to the thread that draws.
 type Work struct {
@@ -27,6 +23,6 @@ func NewWork(ctx context.Context, start func(func())) Work {
 func (w Work) Do(f func(ctx context.Context) error, done func(error)) {
 	w.Go(func() {
 		err := f(w.Context)
-		fyne.Do(func() { done(err) })
+		Do(func() { done(err) })
 	})
 }

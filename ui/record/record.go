@@ -160,7 +160,7 @@ func (v *View) work(f func(ctx context.Context) (done func(), err error)) {
 	id := v.record.ExecutionID
 	v.cfg.Go(func() {
 		done, err := f(v.cfg.Context)
-		fyne.Do(func() {
+		look.Do(func() {
 			if v.record.ExecutionID != id {
 				return
 			}

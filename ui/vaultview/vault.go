@@ -78,7 +78,7 @@ func New(cfg Config) (*View, error) {
 	}
 	if cfg.After == nil {
 		cfg.After = func(d time.Duration, f func()) func() {
-			t := time.AfterFunc(d, func() { fyne.Do(f) })
+			t := time.AfterFunc(d, func() { look.Do(f) })
 			return func() { t.Stop() }
 		}
 	}

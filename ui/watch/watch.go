@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type Daemon interface {
 // Config is what a Watch is made of.
 type Config struct {
 	Daemon  Daemon           // required
-	Changed func(State)      // required: called with every new state, in order, by the one goroutine; it must return soon
+	Changed func(State)      // required: called with every state that differs from the one before, in order, by the one goroutine; it must return soon
 	Record  func(api.Record) // optional: every change of an execution, in the same way
 	Now     func() time.Time // required
 	Times   Times            // optional
@@ -148,16 +149,15 @@ func (w *Watch) Run(ctx context.Context) {
 	defer forget.Stop()
 	w.cfg.Changed(f.state)
 	for {
-		changed := true
+		before := f.state
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.look.C:
-			changed, f.soon = false, false
+			f.soon = false
 			f.ask(ctx, &running)
 		case <-f.reopen.C: // below
 		case <-w.nudges:
-			changed = false
 			f.retry, f.opens = w.cfg.Times.Retry, time.Time{}
 			f.look.Reset(0)
 		case <-forget.C:
@@ -186,7 +186,8 @@ func (w *Watch) Run(ctx context.Context) {
 				forget.Stop()
 			}
 		}
-		if changed {
+		// A look at the status mostly finds what was there before, and nobody has to draw that again.
+		if !reflect.DeepEqual(before, f.state) {
 			w.cfg.Changed(f.state)
 		}
 	}

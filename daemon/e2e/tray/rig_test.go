@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/e2e/ledger"
 	"singlepass.dev/ui/bustest"
 	"singlepass.dev/ui/icon"
@@ -50,7 +51,7 @@ var built = sync.OnceValue(func() error {
 	}{
 		{"0", []string{"./cmd/spd", "./cmd/spctl", "./daemon/e2e/cmd/agent"}},
 		// The same flags as make's, whatever they are here, or Fyne is compiled once more.
-		{"1", []string{"-tags=gles", "./cmd/sp-tray"}},
+		{"1", []string{"-tags=gles,no_emoji", "./cmd/sp-tray"}},
 	} {
 		cmd := exec.Command("go", append([]string{"build", "-o", binaries}, b.args...)...)
 		cmd.Dir = "../../.."
@@ -364,6 +365,16 @@ func (r *rig) shot(name string) {
 	if err := os.WriteFile(filepath.Join(r.shots, name+".png"), before, 0o644); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// cards are what waits, as the command line tells it.
+func (r *rig) cards() []api.Card {
+	r.t.Helper()
+	var list struct{ Cards []api.Card }
+	if err := json.Unmarshal([]byte(r.run("spctl", "approvals", "--json")), &list); err != nil {
+		r.t.Fatal(err)
+	}
+	return list.Cards
 }
 
 // agent is an MCP client in a process of its own, started from here as any agent is started from a shell.
