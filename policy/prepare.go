@@ -134,6 +134,9 @@ func (a *Action) Fingerprint(mac func([]byte) [32]byte, p Prepared, actor, inten
 	} else if c.MCP != nil {
 		// Not the upstream's identity: a command that was changed since does not hide what was already sent. Nor its credential, for the same reason.
 		in.Target, in.Method, in.CredentialRef = "mcp:"+c.MCP.Upstream+"/"+c.MCP.Tool, "tools/call", ""
+		if c.MCP.Method != "" {
+			in.Method = c.MCP.Method
+		}
 	} else {
 		in.Target, in.Method = c.HTTP.URL, c.HTTP.Method
 	}

@@ -22,10 +22,12 @@ type MCP struct {
 	Upstream  string // the name that the operator gave it
 	Tool      string // the upstream's own name for it
 	Pin       string // the digest of what the tool said of itself when it was accepted
+	Method    string // of what is read of it; empty where a tool is called
 	Total     time.Duration
 	MaxAnswer int64
 
-	arguments *jsonTemplate // nil: the call's own arguments
+	arguments *jsonTemplate     // nil: the call's own arguments
+	prompts   map[string]string // those that can be got, with their pins
 }
 
 // UpstreamTool is a tool of an upstream as the operator accepted it: the tool's own words, and the operator's choices. It stands in the vault where another action has its file,
@@ -231,8 +233,12 @@ func (a *Action) renderMCP(p Prepared, id string) (effect.Effect, error) {
 			return effect.Effect{}, r.err
 		}
 	}
+	pin, wrong := m.pinOf(p)
+	if wrong != nil {
+		return effect.Effect{}, wrong
+	}
 	e := effect.Effect{Channel: effect.MCP, MCP: &effect.MCPCall{
-		Upstream: m.Upstream, Identity: a.upstream.Identity(), URL: a.upstream.URL, Command: a.upstream.Command, Tool: m.Tool, Pin: m.Pin, Arguments: arguments,
+		Upstream: m.Upstream, Identity: a.upstream.Identity(), URL: a.upstream.URL, Command: a.upstream.Command, Tool: m.Tool, Pin: pin, Arguments: arguments, Method: m.Method,
 	}}
 	if a.contract.Credential != "" {
 		e.Auth = &effect.Auth{Credential: a.contract.Credential}

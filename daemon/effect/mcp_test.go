@@ -55,6 +55,20 @@ func TestAnMCPCallIsFrozenInVersionOne(t *testing.T) {
 	}
 }
 
+// As for HTTP: written once, never regenerated.
+func TestAReadingIsFrozenInVersionOne(t *testing.T) {
+	e := wholeMCP()
+	e.MCP.Tool, e.MCP.Pin, e.MCP.Method, e.MCP.Arguments = "", "", "resources/read", []byte(`{"uri":"file:///a"}`)
+	const want = `{"channel":"mcp","mcp":{"upstream":"bank","identity":"sha256:0f","command":["/usr/bin/node","/srv/bank.mjs"],"tool":"","pin":"","arguments":"eyJ1cmkiOiJmaWxlOi8vL2EifQ==","method":"resources/read"}}`
+	got, err := e.Encode()
+	if err != nil || string(got) != want {
+		t.Errorf("encoded:\n%s\nfrozen:\n%s (%v)", got, want, err)
+	}
+	if back, err := effect.Decode([]byte(want)); err != nil || !reflect.DeepEqual(back, e) {
+		t.Errorf("decoded %+v (%v)", back, err)
+	}
+}
+
 func TestTheTargetOfAnMCPCallIsItsUpstreamAndTool(t *testing.T) {
 	e := wholeMCP()
 	e.MCP.Tool = "a b/c"

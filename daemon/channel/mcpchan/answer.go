@@ -144,6 +144,12 @@ func (r reply) outcome(q channel.Request, l link) channel.Outcome {
 		failed = true
 		size = len(r.body)
 		o.Result, scrubbed = clean(ownResult(fmt.Sprintf("The upstream refused the request itself: HTTP %d\n\n%s", r.status, r.body), "", true))
+	} else if m := q.Effect.MCP; m.Method != "" {
+		raw, hit := clean(r.message.Result)
+		size, scrubbed = len(r.message.Result), hit
+		var why string
+		o.Result, failed, why = readAnswer(*m, raw)
+		o.Reason = join(o.Reason, why)
 	} else {
 		raw := r.message.Result
 		size = len(raw)

@@ -52,6 +52,17 @@ func sdkServer() *mcp.Server {
 		_, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "your passphrase?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(err)}}, IsError: err != nil}, nil
 	})
+	s.AddResource(&mcp.Resource{URI: "file:///a%20b?x=1#y", Name: "a", Title: "A", MIMEType: "text/plain", Size: 3, Icons: []mcp.Icon{{Source: "https://elsewhere.example/"}}},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "text/plain", Text: "<é>"}}}, nil
+		})
+	s.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "db://{table}/{+row}", Name: "rows"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Blob: []byte(r.Params.URI)}}}, nil
+	})
+	s.AddPrompt(&mcp.Prompt{Name: "greet", Description: "Greets.", Arguments: []*mcp.PromptArgument{{Name: "who", Required: true}}},
+		func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "hello " + r.Params.Arguments["who"]}}}}, nil
+		})
 	return s
 }
 

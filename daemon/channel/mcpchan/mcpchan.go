@@ -1,4 +1,5 @@
-// Package mcpchan carries an action out as one tools/call to an upstream MCP server: a program that the daemon starts (stdio), or a URL (Streamable HTTP).
+// Package mcpchan carries an action out as one tools/call to an upstream MCP server: a program that the daemon starts (stdio), or a URL (Streamable HTTP). It also reads what an upstream has to read: resources
+// and prompts.
 //
 // It speaks the protocol itself, on the wire, at revisions 2026-07-28 and 2025-11-25 and those before it that begin with initialize. No SDK lies beneath it, because what one does for
 // its user's comfort (a retry, a second round trip with answers, a redirect followed, a result decoded and written anew) is a second action or another answer here.
@@ -13,6 +14,8 @@
 //   - Everything else is unknown: a child that died, a stream that ended, 5xx without an answer, a limit that passed, an answer that cannot be read.
 //   - The upstream is never told that a call was cancelled: nothing is sent but the call.
 //   - The result is the upstream's own bytes, scrubbed of the secrets that the upstream was given; numbers, unknown content types, _meta and structuredContent stay as they came.
+//   - A resource or prompt that is read is one resources/read or prompts/get, and comes back as the upstream's bytes inside a result of ours; in a resource's contents each URI gets the upstream's address before
+//     it (upstream.Address). A prompt is got only if the upstream still describes it as it was accepted. Nothing is subscribed to.
 //   - What an upstream asks of us (sampling, elicitation, roots) is refused, and the answer's description says so. ping is answered.
 //
 // A program runs with a small environment, its credentials of kind env in it and nowhere else, in a process group of its own, and is killed with it (on Linux also when the daemon
@@ -68,11 +71,15 @@ type Config struct {
 	Now     func() time.Time  // required
 	// Listed is told that there is a newer listing of an upstream. It must not block. Optional.
 	Listed func(name string)
+	// Readable is told that an upstream may have other resources than when it was asked last. It must not block. Optional.
+	Readable func(name string)
 }
 
 // Channel is the MCP channel. It is safe for concurrent use.
 type Channel struct {
-	cfg Config
+	cfg  Config
+	base context.Context // what nobody waits for runs on it
+	stop context.CancelFunc
 
 	mu        sync.Mutex
 	servers   map[string]*server
@@ -89,7 +96,12 @@ func New(cfg Config) (*Channel, error) {
 	if cfg.Listed == nil {
 		cfg.Listed = func(string) {}
 	}
-	return &Channel{cfg: cfg, servers: map[string]*server{}, suspended: "the vault is locked"}, nil
+	if cfg.Readable == nil {
+		cfg.Readable = func(string) {}
+	}
+	c := &Channel{cfg: cfg, servers: map[string]*server{}, suspended: "the vault is locked"}
+	c.base, c.stop = context.WithCancel(context.Background())
+	return c, nil
 }
 
 // Do carries one attempt out.
@@ -121,18 +133,24 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 		return notSent(err.Error())
 	}
 	connecting, stop := context.WithTimeoutCause(ctx, r.Limits.Connect, fmt.Errorf("the upstream was not ready within %v", r.Limits.Connect))
+	defer stop()
 	l, listing, err := s.ready(connecting, &r)
-	stop()
 	if err != nil {
 		return notSent("the upstream " + m.Upstream + " cannot be used: " + err.Error())
 	}
-	if err := listing.holds(*m); err != nil {
+	p := &pending{progress: r.Progress}
+	q := request{method: m.Method, name: about(*m), pending: p}
+	if m.Method == "" {
+		err = listing.holds(*m)
+		q.method, q.params = "tools/call", callParams(l.revision(), c.cfg.Version, r, p)
+	} else {
+		err = s.mayRead(connecting, l, &r)
+		q.params = readParams(l.revision(), c.cfg.Version, r, p)
+	}
+	if err != nil {
 		return notSent(err.Error())
 	}
-	p := &pending{progress: r.Progress}
-	params := callParams(l.revision(), c.cfg.Version, r, p)
-	got := l.call(ctx, request{method: "tools/call", name: m.Tool, params: params, pending: p}, &r)
-	return got.outcome(r, l)
+	return l.call(ctx, q, &r).outcome(r, l)
 }
 
 // holds checks that the tool is still the one that was accepted.
@@ -243,6 +261,7 @@ func (c *Channel) Close() {
 	}
 	c.mu.Unlock()
 	c.Suspend("the daemon is ending")
+	c.stop()
 	for _, s := range all {
 		s.kill()
 	}

@@ -34,6 +34,8 @@ type rig struct {
 	ledger string
 	token  string
 	log    *lines
+
+	readable chan struct{} // told that resources may be others
 }
 
 // lines collects a log.
@@ -79,7 +81,7 @@ func behindDial(t *testing.T, d upstream.Definition, token string, dial func(ctx
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, def: d, token: token, log: &lines{}}
+	r := &rig{t: t, def: d, token: token, log: &lines{}, readable: make(chan struct{}, 10)}
 	http := httpchan.New(httpchan.Config{Dial: dial})
 	var err error
 	r.Channel, err = mcpchan.New(mcpchan.Config{
@@ -96,7 +98,7 @@ func behindDial(t *testing.T, d upstream.Definition, token string, dial func(ctx
 			s := secret.New([]byte(token))
 			return channel.Request{Effect: effect.Effect{Auth: bearer()}, Secret: s}, s.Wipe, nil
 		},
-		HTTP: http, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Version: "test", Now: time.Now,
+		HTTP: http, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Version: "test", Now: time.Now, Readable: func(string) { r.readable <- struct{}{} },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -339,8 +339,7 @@ func (p *process) take(line []byte) {
 				killGroup(p.cmd)
 			}
 		}()
-	case m.Method == "notifications/tools/list_changed":
-		p.s.changed()
+	case p.s.changed(m.Method):
 	case m.Method == "notifications/progress", m.Method == "notifications/message":
 		for _, w := range p.concerned(&m) {
 			w.take(&m)

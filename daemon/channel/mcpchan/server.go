@@ -50,9 +50,9 @@ type link interface {
 
 // handshake is what was agreed on.
 type handshake struct {
-	revision           string
-	server             string
-	resources, prompts bool
+	revision                  string
+	server                    string
+	tools, resources, prompts bool
 }
 
 // server is one upstream.
@@ -62,6 +62,8 @@ type server struct {
 	gate  chan struct{} // held by whoever makes the link ready
 	stale atomic.Bool   // the upstream said that its tools changed, or somebody wants to know
 
+	stalePrompts atomic.Bool // the same of its prompts
+
 	mu      sync.Mutex
 	link    link
 	listing *Listing
@@ -70,6 +72,9 @@ type server struct {
 	backoff time.Duration
 	next    time.Time // not started again before
 	retired bool
+
+	reading      *listed     // the newest asking what it has to read
+	promptsKnown *promptList // nil before it was asked
 }
 
 func newServer(c *Channel, d upstream.Definition) *server {
@@ -277,6 +282,7 @@ func (s *server) initialize(ctx context.Context, l link, r *channel.Request) (ha
 }
 
 type capabilities struct {
+	Tools     *struct{} `json:"tools"`
 	Resources *struct{} `json:"resources"`
 	Prompts   *struct{} `json:"prompts"`
 }
@@ -287,7 +293,7 @@ type implementation struct {
 }
 
 func (c capabilities) handshake(revision string, i implementation) handshake {
-	return handshake{revision: revision, server: printable(strings.TrimSpace(i.Name+" "+i.Version), 120), resources: c.Resources != nil, prompts: c.Prompts != nil}
+	return handshake{revision: revision, server: printable(strings.TrimSpace(i.Name+" "+i.Version), 120), tools: c.Tools != nil, resources: c.Resources != nil, prompts: c.Prompts != nil}
 }
 
 const maxPages = 64
@@ -296,6 +302,9 @@ const maxPages = 64
 func (s *server) list(ctx context.Context, l link, r *channel.Request) (*Listing, error) {
 	h := s.agreed(l)
 	out := &Listing{At: s.c.cfg.Now(), Revision: h.revision, Server: h.server, Resources: h.resources, Prompts: h.prompts}
+	if !h.tools && (h.resources || h.prompts) { // one that says nothing of any is asked all the same
+		return out, nil
+	}
 	cursor := ""
 	for range maxPages {
 		var members []string
@@ -351,10 +360,20 @@ func (s *server) agreed(l link) handshake {
 	return handshake{revision: l.revision()}
 }
 
-// changed is told by the upstream that its tools are others now.
-func (s *server) changed() {
-	s.stale.Store(true)
-	s.c.cfg.Listed(s.def.Name)
+// changed is told by the upstream that it has others now than before. It reports whether the method says that.
+func (s *server) changed(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed":
+		s.stale.Store(true)
+		s.c.cfg.Listed(s.def.Name)
+	case "notifications/prompts/list_changed":
+		s.stalePrompts.Store(true)
+	case "notifications/resources/list_changed":
+		s.c.cfg.Readable(s.def.Name)
+	default:
+		return false
+	}
+	return true
 }
 
 // retire ends the link once nothing is under way on it.

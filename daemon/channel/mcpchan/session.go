@@ -199,8 +199,7 @@ func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q re
 				h.c.cfg.Logger.Warn("an upstream asked for something that is refused", "upstream", h.s.def.Name, "method", printable(m.Method, 80))
 			}
 			h.answer(ctx, r, replyTo(&m))
-		case m.Method == "notifications/tools/list_changed":
-			h.s.changed()
+		case h.s.changed(m.Method):
 		case m.Method == "notifications/progress", m.Method == "notifications/message":
 			all, wipe := h.scrubbers(*r)
 			for _, s := range all {
