@@ -24,6 +24,7 @@ const (
 	CodeTooManyCalls      Code = "too_many_calls"         // this run has too many calls waiting
 	CodeRunEnded          Code = "run_ended"              // the process that asked is gone, or is another program now
 	CodeNotFound          Code = "execution_not_found"    // no such execution that this run may see
+	CodeSessionNeeded     Code = "session_needed"         // the person has not allowed this process to act, and is not asked by a list
 	CodeShuttingDown      Code = "shutting_down"          //
 	CodeInternal          Code = "internal"               // a fault of ours; whether something was sent is said beside it
 )

@@ -19,13 +19,18 @@ import (
 )
 
 // instant is an engine that answers at once.
-type instant struct{ never chan struct{} }
+type instant struct {
+	call.Engine // for what no benchmark asks
+	never       chan struct{}
+}
 
 func (instant) Call(context.Context, call.Call) call.Answer {
 	return call.Answer{ExecutionID: "act_01JZZZZZZZZZZZZZZZZZZZZZZZ", Result: []byte(`{"content":[{"type":"text","text":"ok"}]}`), Delivered: func(string) {}, Disputed: func() {}}
 }
 func (instant) Tools(*peer.Identity) ([]call.Tool, uint64) { return nil, 0 }
 func (i instant) ToolsChanged() <-chan struct{}            { return i.never }
+func (i instant) SharedChanged() <-chan struct{}           { return i.never }
+func (instant) Shared() (resources, prompts bool)          { return false, false }
 func (instant) Connected(*peer.Identity) func()            { return func() {} }
 
 // listenInstant serves the instant engine on a socket.
@@ -36,7 +41,7 @@ func listenInstant(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := mcpserver.New(mcpserver.Config{Engine: instant{make(chan struct{})}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "1"})
+	s, err := mcpserver.New(mcpserver.Config{Engine: instant{never: make(chan struct{})}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "1"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -53,6 +53,7 @@ const (
 type request struct {
 	id      []byte // raw
 	call    bool   // tools/call: the one method with an effect
+	read    bool   // resources/read, prompts/get: may be sent again, and the daemon wants to know that its answer was taken
 	hello   bool   // initialize
 	endless bool   // subscriptions/listen, which is answered only when it is cancelled
 	modern  bool   // it names its revision itself (2026-07-28)
@@ -293,7 +294,7 @@ func (b *bridge) forwardAnswers(nc net.Conn) (served bool) {
 	return served
 }
 
-// answered takes note of an answer. It returns the raw id of an answered tools/call, and whether the answer is to something that the bridge itself asked.
+// answered takes note of an answer. It returns the raw id of an answered call or reading, and whether the answer is to something that the bridge itself asked.
 func (b *bridge) answered(line []byte) (id string, ours bool) {
 	var m envelope.Message
 	if envelope.Scan(line, &m) != nil || !m.Response {
@@ -317,7 +318,7 @@ func (b *bridge) answered(line []byte) (id string, ours bool) {
 	}
 	delete(b.inflight, key)
 	b.settledLocked()
-	if r.call {
+	if r.call || r.read {
 		return string(m.ID), false
 	}
 	if r.hello && b.initialize == nil {

@@ -256,6 +256,18 @@ func TestAnAnswerThroughTheBridgeIsDeliveredOnceTheAgentHasReadIt(t *testing.T) 
 	}
 }
 
+func TestWhatWasReadThroughTheBridgeIsDeliveredToo(t *testing.T) {
+	e := enginetest.New(t)
+	d := startDaemon(t, socketPath(t), e)
+	a := startAgent(t, d.path, "pipe")
+	a.initialize()
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"singlepass+up:a"}}`)
+	if line := a.recv(); !strings.Contains(line, `"id":1,"result"`) {
+		t.Errorf("answer %s", line)
+	}
+	e.Expect("delivered bridge_pipe_drained")
+}
+
 func TestTheBridgeOutlivesTheDaemonAndSaysWhatItDoesNotKnow(t *testing.T) {
 	e := enginetest.New(t)
 	d := startDaemon(t, socketPath(t), e)

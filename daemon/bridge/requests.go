@@ -79,7 +79,7 @@ func (b *bridge) note(line []byte, m *envelope.Message) {
 		}
 	default:
 		b.inflight[envelope.IDKey(m.ID)] = request{
-			id: bytes.Clone(m.ID), line: bytes.Clone(line), hello: method == "initialize", endless: method == "subscriptions/listen",
+			id: bytes.Clone(m.ID), line: bytes.Clone(line), hello: method == "initialize", endless: method == "subscriptions/listen", read: envelope.IsCall(method),
 		}
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/daemon/peer"
+	"singlepass.dev/daemon/upstream"
 )
 
-// Call is one tools/call, not yet judged.
+// Call is one tools/call, or one reading of a resource or prompt, not yet judged.
 type Call struct {
-	Peer      *peer.Identity // required
+	Peer *peer.Identity // required
+	// Method is resources/read or prompts/get, and empty for tools/call. Tool is then the resource's URI or the prompt's name, and Arguments are the prompt's.
+	Method    string
 	Tool      string
 	Arguments json.RawMessage // exactly the bytes that the client sent; nil when it sent none
 	// Key is the client's idempotency key from _meta or from the sibling of arguments; the argument intent_key is read by the engine. Empty when there is none.
@@ -29,7 +32,8 @@ type Progress struct {
 	Total    float64 // 0 when unknown
 }
 
-// Answer is what the agent gets. Result is the JSON of a CallToolResult without _meta; for a recorded result they are the bytes that were stored.
+// Answer is what the agent gets. Result is the JSON of a CallToolResult without _meta; for a recorded result they are the bytes that were stored. What was read of an upstream is
+// structuredContent.result in it, and the upstream's error structuredContent.error; everything else in it is our own word.
 type Answer struct {
 	ExecutionID string          // empty when nothing was accepted
 	State       execution.State // empty when nothing was accepted
@@ -40,6 +44,21 @@ type Answer struct {
 	// cancellation of this request arrives after that. Both are nil where the answer holds no outcome.
 	Delivered func(evidence string)
 	Disputed  func()
+}
+
+// Prompt is one entry of prompts/list.
+type Prompt struct {
+	Name        string                    `json:"name"`
+	Title       string                    `json:"title,omitempty"`
+	Description string                    `json:"description,omitempty"`
+	Arguments   []upstream.PromptArgument `json:"arguments,omitempty"`
+}
+
+// Resources is what a process may read, with the URIs by which it does.
+type Resources struct {
+	Resources []upstream.Resource
+	Templates []upstream.Resource
+	LeftOut   map[string]string // what is not in it or not whole, and why, by the upstream's name
 }
 
 // Tool is one entry of tools/list.
@@ -60,6 +79,14 @@ type Engine interface {
 	Tools(p *peer.Identity) (tools []Tool, version uint64)
 	// ToolsChanged returns a channel that is closed at the next change of the list.
 	ToolsChanged() <-chan struct{}
+	// Resources lists what this peer may read, or says why it is told nothing. It asks upstreams, and bounds how long it waits for them.
+	Resources(ctx context.Context, p *peer.Identity) (Resources, *Answer)
+	// Prompts lists the prompts of upstreams that the operator accepted.
+	Prompts(p *peer.Identity) []Prompt
+	// Shared says whether there are resources and prompts at all.
+	Shared() (resources, prompts bool)
+	// SharedChanged returns a channel that is closed when either list may be another.
+	SharedChanged() <-chan struct{}
 	// Connected says that a peer has a connection open, until the returned function is called.
 	Connected(p *peer.Identity) (release func())
 }

@@ -69,6 +69,7 @@ type actionSet struct {
 	tools    []call.Tool
 
 	credentials []vault.Credential // by name
+	shared      sharedSet
 }
 
 func newActionSet(version uint64) *actionSet {
@@ -127,12 +128,12 @@ func (e *Engine) SetActions(current, retired []*policy.Action, proposed ...strin
 		b := bind(a, true)
 		set.retired[b.name] = append(set.retired[b.name], b)
 	}
-	set.credentials = old.credentials
+	set.credentials, set.shared = old.credentials, old.shared
 	set.listTools()
 	e.actions.Store(set)
 	close(old.changed)
 	for _, l := range e.liveOf(func(l *live) bool {
-		b := set.current[l.x.Tool]
+		b := set.inForce(l.x.Tool)
 		if genericTools[l.x.Tool] != nil || l.x.Tool == policy.AskTool { // made of its credential, whose change withdraws it; the same for everybody
 			return false
 		}

@@ -29,10 +29,11 @@ type request struct {
 
 // Call judges a call and carries it out, or attaches it to the execution that it belongs to.
 func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
-	if own, ok := ownTools[c.Tool]; ok {
+	if own, ok := ownTools[c.Tool]; ok && c.Method == "" {
 		return e.callOwn(ctx, own, c)
 	}
 	q := &request{Call: c}
+	q.address()
 	if refusal := e.enter(q); refusal != nil {
 		return *refusal
 	}
@@ -238,7 +239,7 @@ func (e *Engine) claim(ctx context.Context, q *request) (<-chan struct{}, call.A
 		}
 	}
 	why := readFacts(&facts, rd)
-	facts.ActionKnown = facts.ActionKnown || q.set.proposed[q.Tool]
+	facts.ActionKnown = facts.ActionKnown || q.Method == "" && q.set.proposed[q.Tool]
 	d := policy.Decide(facts)
 	if d.Step == policy.UseEarlier && found.d == execution.AskAgain {
 		// May it be run again at all? If not, the recorded result is all that there is to hand out.

@@ -125,6 +125,7 @@ type Config struct {
 	Records  Records                            // required
 	Vault    Vault                              // required
 	Channels map[effect.Channel]channel.Channel // required
+	Reader   Reader                             // optional: without it no resources are listed
 	Programs Programs                           // optional: without it every program is seen for the first time
 	Standing Standing                           // optional: without it no grant outlives its run
 	Now      func() time.Time                   // required
@@ -190,6 +191,7 @@ type Engine struct {
 	refused  Commit                 // of the last refusal; nil when there was none
 	asked    map[string][]time.Time // when an actor asked the person something, within the period
 	grants   atomic.Int64           // how many grants are in force; moves under mu
+	shared   chan struct{}          // closed when resources or prompts may be others
 	secrets  atomic.Uint64          // counts changes of credentials; moves under mu
 	watchers map[*watcher]struct{}
 
@@ -310,6 +312,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, base: base, stop: stop, locked: true, inquiries: make(chan struct{}, maxInquiries), crew: workers.New(idleWorkers, base.Done()),
 		live: map[string]*live{}, claims: map[claimKey][]*live{}, runs: map[string]*run{}, cards: map[string]*card{}, standing: map[string]approval.Standing{}, ended: map[string]string{},
+		shared: make(chan struct{}),
 		epoch:  strconv.FormatInt(cfg.Now().UnixMilli(), 36),
 		counts: map[string]int{}, bytes: map[string]int{}, recorded: map[string]bool{}, limits: map[string]*refusalLimit{}, asked: map[string][]time.Time{}, watchers: map[*watcher]struct{}{},
 	}

@@ -71,6 +71,9 @@ func (e *Engine) Unlocked() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.locked = false
+	if len(e.actions.Load().shared.resources) > 0 {
+		e.sharedChangedLocked()
+	}
 	e.noteLocked(statusEvent{Kind: "vault_unlocked"}, true)
 	e.resumeAskingLocked()
 	e.publishStatusLocked()
@@ -237,5 +240,6 @@ func (e *Engine) CredentialsOfActions() map[string]string {
 			out[name] = c
 		}
 	}
+	e.actions.Load().sharedCredentials(out)
 	return out
 }

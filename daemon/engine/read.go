@@ -29,11 +29,11 @@ type reading struct {
 func (e *Engine) read(q *request) {
 	q.set, q.secrets = e.actions.Load(), e.secrets.Load()
 	q.readings = q.readings[:0]
-	if g := genericTools[q.Tool]; g != nil {
+	if g := genericTools[q.Tool]; g != nil && q.Method == "" {
 		q.readings = e.genericReadings(q, g)
 		return
 	}
-	for _, a := range q.set.forTool(q.Tool) {
+	for _, a := range q.set.forCall(q) {
 		rd := reading{action: a}
 		rd.err = e.understand(q, &rd)
 		q.readings = append(q.readings, rd)

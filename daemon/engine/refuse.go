@@ -109,6 +109,9 @@ func (e *Engine) refuseLocked(q *request, rd reading, code api.Code) call.Answer
 	case api.CodeActionUnknown:
 		r.Message = "there is no tool with this name"
 		r.Next = "list the tools again"
+		if q.Method != "" {
+			r.Message, r.Next = noSuch(q.Method)
+		}
 	case api.CodeNotAccepted:
 		r.Message = "the person has not accepted the contract of this action"
 		r.Next = "ask the person to accept it: spctl action accept"

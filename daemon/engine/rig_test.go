@@ -329,7 +329,7 @@ func (r *rig) open() {
 	if r.through != nil {
 		r.cfg.Journal = r.through(r.records)
 	}
-	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target, effect.SSH: r.target}
+	r.cfg.Channels = map[effect.Channel]channel.Channel{effect.HTTP: r.target, effect.SSH: r.target, effect.MCP: r.target}
 	// Pauses between questions pass at once, and the clock goes on by them.
 	r.cfg.After = func(d time.Duration, f func()) func() bool {
 		var stopped atomic.Bool

@@ -186,6 +186,9 @@ func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	if s.Card != "" {
 		r.barred, r.trusted = false, true
 	}
+	if len(e.actions.Load().shared.resources) > 0 {
+		e.sharedChangedLocked() // it may see them now
+	}
 	whole := s.Whole(e.cfg.Now())
 	e.rememberLocked(r, s.At)
 	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Grant: s.Grant, Session: s}, true)

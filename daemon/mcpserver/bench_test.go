@@ -19,7 +19,10 @@ import (
 )
 
 // instant is an engine that answers at once.
-type instant struct{ never chan struct{} }
+type instant struct {
+	call.Engine // for what no benchmark asks
+	never       chan struct{}
+}
 
 var echoed = json.RawMessage(`{"content":[{"type":"text","text":"{\"service\":\"billing\",\"version\":\"1.2.3\"}"}]}`)
 
@@ -28,6 +31,8 @@ func (instant) Call(context.Context, call.Call) call.Answer {
 }
 func (instant) Tools(*peer.Identity) ([]call.Tool, uint64) { return nil, 0 }
 func (i instant) ToolsChanged() <-chan struct{}            { return i.never }
+func (i instant) SharedChanged() <-chan struct{}           { return i.never }
+func (instant) Shared() (resources, prompts bool)          { return false, false }
 func (instant) Connected(*peer.Identity) func()            { return func() {} }
 
 // pair is two ends of a unix socket.
@@ -51,7 +56,7 @@ func pair(b *testing.B) (client, server net.Conn) {
 func BenchmarkRoundTrip(b *testing.B) {
 	serve := map[string]func(net.Conn){
 		"singlepass": func(nc net.Conn) {
-			s, err := mcpserver.New(mcpserver.Config{Engine: instant{make(chan struct{})}, Logger: discard(), Version: "1"})
+			s, err := mcpserver.New(mcpserver.Config{Engine: instant{never: make(chan struct{})}, Logger: discard(), Version: "1"})
 			if err != nil {
 				b.Error(err)
 				return

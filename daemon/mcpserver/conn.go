@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	methodCall      = "tools/call"
 	noticeCancelled = "notifications/cancelled"
 	// noticeDelivered comes from the bridge only: {"requestId": …, "evidence": "pipe"|"socket"}.
 	noticeDelivered = "notifications/dev.singlepass/delivered"
@@ -141,9 +140,9 @@ func (c *conn) line(line []byte) {
 		return
 	}
 	switch string(m.Method) {
-	case methodCall:
+	case envelope.MethodCall, envelope.MethodRead, envelope.MethodPrompt:
 		if m.ID == nil {
-			c.s.cfg.Logger.Debug("ignoring a tools/call without an id: nobody could get its answer", "connection", c.id)
+			c.s.cfg.Logger.Debug("ignoring a call without an id: nobody could get its answer", "connection", c.id)
 			return
 		}
 		c.toolCall(&m)

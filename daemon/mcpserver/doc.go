@@ -6,6 +6,9 @@
 // over HTTP the revision that a request names chooses between the SDK's stateful handler (sessions, up to 2025-11-25) and its stateless one (2026-07-28).
 // JSON-RPC batches, which only revisions before 2025-06-18 knew, are refused.
 //
+// resources/read and prompts/get take the same way as tools/call. Resources and prompts are offered only while the engine has some; what it refuses of them, or cannot answer yet, is an error of JSON-RPC with the
+// engine's words in its data, where the words of an upstream stand under upstream_error alone. Nothing can be subscribed to.
+//
 // Delivered is reported for an answer that was written to a caller who had not cancelled, and only as far as the transport proves it:
 //
 //	bridge    the bridge, whose executable the kernel named, saw the agent take the bytes from its standard output: a pipe without unread bytes, or an empty socket queue

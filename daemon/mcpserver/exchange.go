@@ -13,13 +13,15 @@ import (
 	"singlepass.dev/daemon/mcpserver/envelope"
 )
 
-// exchange is one tools/call over HTTP: what was scanned from its body, and what became of its answer.
+// exchange is one call over HTTP: what was scanned from its body, and what became of its answer.
 type exchange struct {
 	conn *httpConn
 	ctx  context.Context // of the HTTP request: it ends when the client disconnects
 	id   string          // raw
 	key  string          // empty where the client cannot cancel by id
 	tc   envelope.ToolCall
+
+	method string
 
 	report sync.Mutex // orders Delivered before Disputed
 
@@ -30,10 +32,10 @@ type exchange struct {
 	disputed  func()
 }
 
-// exchangeHTTP serves a POST that carries a tools/call.
+// exchangeHTTP serves a POST that carries a call.
 func (s *Server) exchangeHTTP(w http.ResponseWriter, r *http.Request, m *envelope.Message, hc *httpConn, modern bool) {
-	ex := &exchange{conn: hc, ctx: r.Context(), id: string(m.ID), phase: running}
-	if err := envelope.ScanToolCall(m.Params, &ex.tc); err != nil {
+	ex := &exchange{conn: hc, ctx: r.Context(), id: string(m.ID), method: string(m.Method), phase: running}
+	if err := envelope.ScanCall(ex.method, m.Params, &ex.tc); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
@@ -69,8 +71,12 @@ func (s *Server) exchangeHTTP(w http.ResponseWriter, r *http.Request, m *envelop
 	}()
 }
 
-// callOverHTTP is where the SDK's transport hands over a tools/call.
-func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
+// callOverHTTP is where the SDK's transport hands over a call.
+func callOverHTTP[P interface {
+	mcp.Params
+	GetProgressToken() any
+}](s *Server, ctx context.Context, req *mcp.ServerRequest[P],
+) (mcp.Result, error) {
 	from := s.sourceOf(req.Extra)
 	if from == nil || from.http == nil {
 		return nil, &jsonrpc.Error{Code: envelope.InternalError, Message: "the peer of this call is not known; it was not taken"}
@@ -96,7 +102,7 @@ func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mc
 		}
 	}
 	c := call.Call{
-		Peer: from.peer, Tool: string(ex.tc.Name), Arguments: json.RawMessage(ex.tc.Arguments), Key: string(ex.tc.Key), KeySource: ex.tc.KeySource,
+		Peer: from.peer, Method: reading(ex.method), Tool: string(ex.tc.Name), Arguments: json.RawMessage(ex.tc.Arguments), Key: string(ex.tc.Key), KeySource: ex.tc.KeySource,
 		Correlation: execution.Caller{
 			Transport: "http", Connection: ex.conn.id, RequestID: ex.id, Session: req.Session.ID(), Protocol: protocol, Client: client, Key: ex.tc.KeySource,
 		},
@@ -112,7 +118,15 @@ func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mc
 	defer context.AfterFunc(ex.ctx, detach)()
 	a := s.ask(asking, c)
 	stop()
-	result, err := appendResult(nil, a, serverInfo)
+	answer, failed := a, (*failure)(nil)
+	if ex.method != envelope.MethodCall {
+		answer, failed = whatWasRead(ex.method, a, serverInfo != nil)
+	}
+	var result []byte
+	var err error
+	if failed == nil {
+		result, err = appendResult(nil, answer, serverInfo)
+	}
 	if err != nil {
 		s.cfg.Logger.Error("framing an answer", "execution", a.ExecutionID, "error", err)
 		return nil, &jsonrpc.Error{Code: envelope.InternalError, Message: "the answer could not be written; what was done is recorded: ask execution_status for " + a.ExecutionID}
@@ -124,6 +138,9 @@ func (s *Server) callOverHTTP(ctx context.Context, req *mcp.CallToolRequest) (mc
 		ex.phase = cancelled
 	}
 	ex.mu.Unlock()
+	if failed != nil {
+		return nil, &jsonrpc.Error{Code: int64(failed.code), Message: failed.message, Data: failed.data}
+	}
 	return &rawResult{json: result}, nil
 }
 

@@ -171,7 +171,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	modern := r.Header.Get(headerProtocol) >= firstModern || envelope.Revision(m.Params) >= firstModern
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	switch {
-	case string(m.Method) == methodCall && m.ID != nil:
+	case envelope.IsCall(string(m.Method)) && m.ID != nil:
 		s.exchangeHTTP(w, r, &m, hc, modern)
 		return
 	case string(m.Method) == noticeCancelled && !modern:

@@ -24,10 +24,11 @@ const (
 	cancelled                  // by the client, before or after
 )
 
-// request is one request of a connection. Its fields belong to conn.mu, except id and key, which are fixed.
+// request is one request of a connection. Its fields belong to conn.mu, except id, key and method, which are fixed.
 type request struct {
 	id       []byte // raw
 	key      string
+	method   string // of a call
 	phase    phase
 	forSDK   bool
 	endless  bool               // subscriptions/listen, which is answered only when it is cancelled
@@ -84,20 +85,20 @@ func (c *conn) tooMany() bool {
 	return c.running > c.s.cfg.MaxCalls
 }
 
-// toolCall takes a tools/call and answers it from another goroutine.
+// toolCall takes a call and answers it from another goroutine.
 func (c *conn) toolCall(m *envelope.Message) {
-	params := bytes.Clone(m.Params)
+	params, method := bytes.Clone(m.Params), string(m.Method)
 	var tc envelope.ToolCall
-	if err := envelope.ScanToolCall(params, &tc); err != nil {
+	if err := envelope.ScanCall(method, params, &tc); err != nil {
 		c.refuseErr(m.ID, err)
 		return
 	}
-	protocol, modern, err := c.revision(&tc)
+	protocol, modern, err := c.revision(method, &tc)
 	if err != nil {
 		c.refuseErr(m.ID, err)
 		return
 	}
-	r := &request{id: bytes.Clone(m.ID), key: envelope.IDKey(m.ID)}
+	r := &request{id: bytes.Clone(m.ID), key: envelope.IDKey(m.ID), method: method}
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(c.ctx)
 	if err := c.admit(r); err != nil {
@@ -113,7 +114,7 @@ func (c *conn) toolCall(m *envelope.Message) {
 		transport = "stdio"
 	}
 	request := call.Call{
-		Peer: c.peer, Tool: string(tc.Name), Arguments: json.RawMessage(tc.Arguments), Key: string(tc.Key), KeySource: tc.KeySource,
+		Peer: c.peer, Method: reading(method), Tool: string(tc.Name), Arguments: json.RawMessage(tc.Arguments), Key: string(tc.Key), KeySource: tc.KeySource,
 		Correlation: execution.Caller{
 			Transport: transport, Connection: c.id, RequestID: string(r.id), Protocol: protocol, Client: c.describe(tc.ClientInfo), Key: tc.KeySource,
 		},
@@ -144,7 +145,7 @@ func tooManyCalls(limit int) call.Answer {
 }
 
 // revision holds a call to the order of its protocol: up to 2025-11-25 initialize comes first, from 2026-07-28 each request names its revision and the client's capabilities.
-func (c *conn) revision(tc *envelope.ToolCall) (protocol string, modern bool, err error) {
+func (c *conn) revision(method string, tc *envelope.ToolCall) (protocol string, modern bool, err error) {
 	if string(tc.Protocol) >= firstModern {
 		if err := c.s.checkModern(tc); err != nil {
 			return "", false, err
@@ -155,7 +156,7 @@ func (c *conn) revision(tc *envelope.ToolCall) (protocol string, modern bool, er
 	protocol = c.protocol
 	c.mu.Unlock()
 	if protocol == "" {
-		return "", false, &envelope.Error{Code: envelope.InvalidRequest, Message: "tools/call came before initialize"}
+		return "", false, &envelope.Error{Code: envelope.InvalidRequest, Message: method + " came before initialize"}
 	}
 	return protocol, false, nil
 }
@@ -178,10 +179,17 @@ func (c *conn) answer(r *request, a call.Answer, serverInfo []byte) {
 	c.mu.Unlock()
 	err := c.out.send(true, func(dst []byte) []byte {
 		from := len(dst)
+		result, failed := a, (*failure)(nil)
+		if r.method != envelope.MethodCall {
+			result, failed = whatWasRead(r.method, a, serverInfo != nil)
+		}
+		if failed != nil {
+			return appendError(dst, r.id, failed.code, failed.message, failed.data)
+		}
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 		dst = append(dst, r.id...)
 		dst = append(dst, `,"result":`...)
-		dst, err := appendResult(dst, a, serverInfo)
+		dst, err := appendResult(dst, result, serverInfo)
 		if err != nil {
 			c.s.cfg.Logger.Error("framing an answer", "tool_execution", a.ExecutionID, "error", err)
 			r.delivered = nil

@@ -60,7 +60,10 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListToolsRequest:
 			return s.listTools(r)
 		case *mcp.CallToolRequest:
-			return s.callOverHTTP(ctx, r)
+			return callOverHTTP(s, ctx, r)
+		}
+		if result, err, ok := s.shared(ctx, req); ok {
+			return result, err
 		}
 		return next(ctx, method, req)
 	}

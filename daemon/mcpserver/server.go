@@ -50,6 +50,10 @@ type Server struct {
 	serverInfo []byte // JSON of the implementation, for results of 2026-07-28
 	versions   []string
 
+	listing  chan struct{}                     // held while a list of resources is made
+	offering sync.Mutex                        // orders what the SDK is told of resources and prompts
+	offered  struct{ resources, prompts bool } // owner: offering
+
 	sources sync.Map // reference string → *source
 	counter atomic.Uint64
 
@@ -66,7 +70,7 @@ type Server struct {
 // idleWorkers is how many goroutines wait for the next call at most.
 const idleWorkers = 64
 
-// New makes a Server. It starts one goroutine, which tells clients of changed tools until Shutdown.
+// New makes a Server. It starts two goroutines, which tell clients of changed lists until Shutdown.
 func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Engine == nil:
@@ -82,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxCalls == 0 {
 		cfg.MaxCalls = 256
 	}
-	s := &Server{cfg: cfg, versions: mcp.SupportedProtocolVersions(), conns: make(map[*conn]struct{}), stop: make(chan struct{})}
+	s := &Server{cfg: cfg, versions: mcp.SupportedProtocolVersions(), conns: make(map[*conn]struct{}), stop: make(chan struct{}), listing: make(chan struct{}, listsAtATime)}
 	s.crew = workers.New(idleWorkers, s.stop)
 	if cfg.ConnectionID == nil {
 		s.cfg.ConnectionID = func() string { return "connection-" + s.reference() }
@@ -99,6 +103,7 @@ func New(cfg Config) (*Server, error) {
 	s.sdk.AddReceivingMiddleware(s.middleware)
 	s.http.init(s)
 	go s.announce()
+	go s.announceShared()
 	return s, nil
 }
 

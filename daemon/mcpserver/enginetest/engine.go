@@ -25,6 +25,10 @@ type Engine struct {
 	tools     []call.Tool
 	changed   chan struct{}
 	connected int
+	shared    chan struct{}
+	resources call.Resources
+	prompts   []call.Prompt
+	refused   *call.Answer // in place of resources
 
 	deliveries int
 }
@@ -32,7 +36,7 @@ type Engine struct {
 // New makes an Engine with one tool, "echo".
 func New(t testing.TB) *Engine {
 	return &Engine{
-		t: t, Release: make(chan struct{}), Events: make(chan string, 1000), changed: make(chan struct{}),
+		t: t, Release: make(chan struct{}), Events: make(chan string, 1000), changed: make(chan struct{}), shared: make(chan struct{}),
 		tools: []call.Tool{{Name: "echo", Description: "Echoes its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 	}
 }
@@ -51,6 +55,9 @@ func (e *Engine) Call(ctx context.Context, c call.Call) call.Answer {
 			e.Events <- "delivered " + evidence
 		},
 		Disputed: func() { e.Events <- "disputed" },
+	}
+	if c.Method != "" {
+		return e.read(c, a)
 	}
 	switch c.Tool {
 	case "panic":

@@ -47,6 +47,7 @@ type Message struct {
 const (
 	MaxID   = 512  // bytes of raw JSON
 	MaxName = 256  // bytes of a method's or a tool's name
+	MaxURI  = 8192 // bytes of a resource's
 	MaxKey  = 1024 // bytes of a client's key
 )
 

@@ -11,7 +11,19 @@ const (
 	MetaServerInfo      = "io.modelcontextprotocol/serverInfo"
 )
 
-// ToolCall is the inside of the params of a tools/call, its arguments apart.
+// Methods that are calls: each is about one thing, which its params name.
+const (
+	MethodCall   = "tools/call"
+	MethodRead   = "resources/read"
+	MethodPrompt = "prompts/get"
+)
+
+// IsCall says whether a method is one of them.
+func IsCall(method string) bool {
+	return method == MethodCall || method == MethodRead || method == MethodPrompt
+}
+
+// ToolCall is the inside of the params of a tools/call, its arguments apart, or of a resources/read or prompts/get, whose URI or prompt Name then is.
 type ToolCall struct {
 	Name          []byte
 	Arguments     []byte // raw; nil where there are none
@@ -24,17 +36,29 @@ type ToolCall struct {
 }
 
 // ScanToolCall reads the params of a tools/call.
-func ScanToolCall(params []byte, c *ToolCall) error {
+func ScanToolCall(params []byte, c *ToolCall) error { return ScanCall(MethodCall, params, c) }
+
+// ScanCall reads the params of a call.
+func ScanCall(method string, params []byte, c *ToolCall) error {
 	*c = ToolCall{}
 	if params == nil {
-		return refuse(InvalidParams, `tools/call needs "params"`)
+		return refuse(InvalidParams, `%s needs "params"`, method)
+	}
+	what, most := "name", MaxName
+	if method == MethodRead {
+		what, most = "uri", MaxURI
 	}
 	var name, meta, sibling []byte
 	err := Members(params, func(key, value []byte) error {
-		switch string(key) {
-		case "name":
+		if string(key) == what {
 			name = value
+			return nil
+		}
+		switch string(key) {
 		case "arguments":
+			if method == MethodRead {
+				return nil
+			}
 			c.Arguments = value
 		case "_meta":
 			meta = value
@@ -46,8 +70,8 @@ func ScanToolCall(params []byte, c *ToolCall) error {
 	if err != nil {
 		return refuse(InvalidParams, "params hold %v", err)
 	}
-	if c.Name, err = Text(orNull(name)); err != nil || len(c.Name) == 0 || len(c.Name) > MaxName {
-		return refuse(InvalidParams, `"name" must be a string of 1 to %d bytes`, MaxName)
+	if c.Name, err = Text(orNull(name)); err != nil || len(c.Name) == 0 || len(c.Name) > most {
+		return refuse(InvalidParams, `%q must be a string of 1 to %d bytes`, what, most)
 	}
 	if string(c.Arguments) == "null" {
 		c.Arguments = nil
