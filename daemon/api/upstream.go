@@ -24,6 +24,10 @@ type Upstream struct {
 	Listed      time.Time      `json:"listed,omitzero"`
 	Accepted    int            `json:"accepted"` // tools in force
 	Waiting     int            `json:"waiting"`  // tools that are new, changed or gone
+
+	Resources  bool `json:"resources"`              // agents may read its resources
+	Prompts    int  `json:"prompts"`                // that agents may get
+	ReadPerUse bool `json:"read_per_use,omitempty"` // the person is asked for each reading
 }
 
 // UpstreamFile is a program or script that a command names, as it was when the upstream was added.
@@ -58,6 +62,35 @@ type UpstreamTool struct {
 	Claims      json.RawMessage `json:"claims,omitempty"` // its annotations: the upstream's own words, which decide nothing
 	Diff        string          `json:"diff,omitempty"`
 	Problem     string          `json:"problem,omitempty"`
+}
+
+// UpstreamPrompt is a prompt of an upstream, as it describes itself now and as it was accepted.
+type UpstreamPrompt struct {
+	Name        string                   `json:"prompt"`
+	Agents      string                   `json:"agents_name"`      // the name by which agents get it
+	State       string                   `json:"state"`            // accepted, new, changed (not got until it is accepted anew), gone, invalid
+	Digest      string                   `json:"digest,omitempty"` // of name, title, description and arguments as they are now
+	Accepted    string                   `json:"accepted_digest,omitempty"`
+	Title       string                   `json:"title,omitempty"`
+	Description string                   `json:"description,omitempty"`
+	Arguments   []UpstreamPromptArgument `json:"arguments,omitempty"`
+	Diff        string                   `json:"diff,omitempty"`
+	Problem     string                   `json:"problem,omitempty"`
+}
+
+// UpstreamPromptArgument is one of a prompt's arguments.
+type UpstreamPromptArgument struct {
+	Name        string `json:"name"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Required    bool   `json:"required,omitempty"`
+}
+
+// UpstreamShare opens what an upstream has to read, or closes it. What is absent stays as it is.
+type UpstreamShare struct {
+	Resources *bool             `json:"resources,omitempty"`
+	Prompts   map[string]string `json:"prompts,omitzero"`  // all that agents may get from now on, with their digests as they were shown; empty closes them
+	PerUse    *bool             `json:"per_use,omitempty"` // ask at every reading
 }
 
 // UpstreamAccept puts a tool into force as it was shown.

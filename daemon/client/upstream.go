@@ -29,6 +29,16 @@ func (o *Operator) UpstreamTools(ctx context.Context, name string) ([]api.Upstre
 	return call[[]api.UpstreamTool](ctx, o, http.MethodGet, "/v1/upstreams/"+url.PathEscape(name)+"/tools", true, nil)
 }
 
+// UpstreamPrompts asks an upstream for its prompts, and holds them against the accepted ones.
+func (o *Operator) UpstreamPrompts(ctx context.Context, name string) ([]api.UpstreamPrompt, error) {
+	return call[[]api.UpstreamPrompt](ctx, o, http.MethodGet, "/v1/upstreams/"+url.PathEscape(name)+"/prompts", true, nil)
+}
+
+// ShareUpstream opens resources and prompts of an upstream to agents, or closes them.
+func (o *Operator) ShareUpstream(ctx context.Context, name string, in api.UpstreamShare) (api.Upstream, error) {
+	return call[api.Upstream](ctx, o, http.MethodPost, "/v1/upstreams/"+url.PathEscape(name)+"/share", true, in)
+}
+
 // AcceptUpstreamTool puts a tool into force exactly as it was shown.
 func (o *Operator) AcceptUpstreamTool(ctx context.Context, name string, in api.UpstreamAccept) (api.UpstreamTool, error) {
 	return call[api.UpstreamTool](ctx, o, http.MethodPost, "/v1/upstreams/"+url.PathEscape(name)+"/tools", true, in)

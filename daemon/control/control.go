@@ -123,6 +123,10 @@ type Upstreams interface {
 	UpstreamTools(ctx context.Context, name string) ([]api.UpstreamTool, error)
 	// AcceptUpstreamTool puts a tool into force exactly as it was shown.
 	AcceptUpstreamTool(ctx context.Context, name string, in api.UpstreamAccept, by string) (api.UpstreamTool, error)
+	// UpstreamPrompts asks the upstream for its prompts, and holds them against the accepted ones.
+	UpstreamPrompts(ctx context.Context, name string) ([]api.UpstreamPrompt, error)
+	// ShareUpstream opens resources and prompts to agents, or closes them.
+	ShareUpstream(ctx context.Context, name string, in api.UpstreamShare, by string) (api.Upstream, error)
 }
 
 // Journal ends a quarantine: it opens a new segment that records what was found.

@@ -71,6 +71,9 @@ func Effect(e effect.Effect) api.Effect {
 		body(&out, c.Stdin)
 	case e.MCP != nil:
 		out.MCP = &api.MCP{Upstream: e.MCP.Upstream, Tool: e.MCP.Tool, URL: e.MCP.URL, Command: e.MCP.Command}
+		if e.MCP.Method != "" {
+			out.MCP.Tool = e.MCP.Method
+		}
 		body(&out, e.MCP.Arguments)
 	case e.Ask != nil:
 		out.URL = e.Ask.Target

@@ -95,6 +95,8 @@ func (s *Server) handler() http.Handler {
 	call("DELETE /v1/upstreams/{name}", proof, s.removeUpstream)
 	call("GET /v1/upstreams/{name}/tools", proof, s.upstreamTools)
 	call("POST /v1/upstreams/{name}/tools", proof, s.acceptUpstreamTool)
+	call("GET /v1/upstreams/{name}/prompts", proof, s.upstreamPrompts)
+	call("POST /v1/upstreams/{name}/share", proof, s.shareUpstream)
 
 	call("GET /v1/approvals", proof, s.approvals)
 	stream("GET /v1/approvals/stream", s.streamApprovals)

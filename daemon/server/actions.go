@@ -80,6 +80,7 @@ func (s *Server) loadActions() error {
 		proposed = append(proposed, c.Action)
 	}
 	s.engine.SetActions(current, retired, proposed...)
+	s.engine.SetShared(s.sharedActions())
 	return s.tellCredentials()
 }
 

@@ -160,7 +160,7 @@ func Open(cfg Config) (_ *Server, err error) {
 		channels = map[effect.Channel]channel.Channel{effect.HTTP: web, effect.MCP: s.upstreams.channel, effect.SSH: overSSH}
 	}
 	s.engine, err = engine.New(engine.Config{
-		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Programs: programs{s.vault}, Standing: standingGrants{s},
+		Journal: s.records, Records: s.records, Vault: vaultOf{s.vault, s.tokens}, Channels: channels, Reader: s.upstreams.channel, Programs: programs{s.vault}, Standing: standingGrants{s},
 		Now: time.Now, NewID: newULID, Logger: cfg.Logger, AnswerWithin: s.conf.AnswerWithin,
 		Notify: func(n engine.Notice) {
 			if n.Kind == engine.NoticeLockedCall {
@@ -283,6 +283,7 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 	s.work.Go(func() { s.watchDesktop(base) })
 	s.work.Go(func() { s.prune(base) })
 	s.work.Go(func() { s.watchUpstreams(base) })
+	s.work.Go(func() { s.watchReadable(base) })
 	s.work.Go(func() {
 		if err := s.verify(base); err != nil && base.Err() == nil {
 			s.log.Error("verifying the journal in the background", "error", err)

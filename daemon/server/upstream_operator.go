@@ -35,6 +35,7 @@ func (o *operatorSide) Upstreams(context.Context) ([]api.Upstream, error) {
 func (o *operatorSide) describeUpstream(u storedUpstream, accepted []vault.AcceptedContract) api.Upstream {
 	d := u.Definition
 	a := api.Upstream{
+		Resources: u.Shared.Resources, Prompts: len(u.Shared.Prompts), ReadPerUse: u.Shared.any() && u.Shared.PerUse,
 		Name: d.Name, Transport: "stdio", Command: d.Command, Dir: d.Dir, Env: d.Env, URL: d.URL, Credentials: d.Credentials(), Identity: d.Identity(), Added: u.Added, State: "unknown",
 	}
 	if d.HTTP() {

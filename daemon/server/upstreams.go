@@ -33,6 +33,7 @@ type storedUpstream struct {
 	Definition upstream.Definition `json:"definition"`
 	Added      time.Time           `json:"added"`
 	Files      []storedFile        `json:"files,omitempty"`
+	Shared     storedShared        `json:"shared,omitzero"`
 }
 
 type storedFile struct {
@@ -44,6 +45,7 @@ type storedFile struct {
 type upstreams struct {
 	channel *mcpchan.Channel
 	news    chan struct{} // told of a newer listing; capacity 1
+	differ  chan struct{} // told that resources may be others; capacity 1
 
 	mu       sync.Mutex
 	byName   map[string]storedUpstream // replaced as a whole
@@ -70,6 +72,13 @@ func (s *Server) openUpstreams(channels mcpchan.Config) error {
 	channels.Listed = func(string) {
 		select {
 		case s.upstreams.news <- struct{}{}:
+		default:
+		}
+	}
+	s.upstreams.differ = make(chan struct{}, 1)
+	channels.Readable = func(string) {
+		select {
+		case s.upstreams.differ <- struct{}{}:
 		default:
 		}
 	}
@@ -187,12 +196,7 @@ func (s *Server) onUpstream(a *policy.Action) (*policy.Action, string) {
 	if why := withheld(listing, c.MCP.Tool, c.MCP.Pin); why != "" {
 		return a, why
 	}
-	perUse := false
-	for _, name := range u.Definition.Secrets { // the one of a URL is the engine's to look at
-		cred, err := s.vault.Credential(name)
-		perUse = perUse || err == nil && cred.PerUse
-	}
-	return a.On(u.Definition, perUse), ""
+	return a.On(u.Definition, s.secretAsks(u.Definition)), ""
 }
 
 // withheld says why a tool is not what was accepted, or "". An upstream that was not asked yet is asked before anything is sent to it.
@@ -218,13 +222,16 @@ func (s *Server) askUpstreams() {
 		return
 	}
 	names := map[string]bool{}
+	for name, u := range s.upstreams.all() {
+		names[name] = u.Shared.any() // started now, it can be listed when an agent asks
+	}
 	for _, c := range accepted {
 		if a, err := compile(c); err == nil && a.Contract().MCP != nil {
 			names[a.Contract().MCP.Upstream] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if _, ok := s.upstreams.find(name); !ok {
+		if _, ok := s.upstreams.find(name); !ok || !names[name] {
 			continue
 		}
 		s.work.Go(func() {
@@ -250,6 +257,25 @@ func (s *Server) watchUpstreams(ctx context.Context) {
 			}
 		}
 		s.unlocking.Unlock()
+	}
+}
+
+// watchReadable passes on that resources may be others, as often as agents are told of it: an upstream can say so without end.
+func (s *Server) watchReadable(ctx context.Context) {
+	pause := time.NewTicker(time.Second)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.upstreams.differ:
+		}
+		s.engine.ResourcesMayDiffer()
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
 	}
 }
 

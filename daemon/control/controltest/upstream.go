@@ -72,6 +72,41 @@ func (d *Daemon) UpstreamTools(_ context.Context, name string) ([]api.UpstreamTo
 	return []api.UpstreamTool{u.tool}, nil
 }
 
+// UpstreamPrompts implements control.Upstreams: each has one prompt.
+func (d *Daemon) UpstreamPrompts(_ context.Context, name string) ([]api.UpstreamPrompt, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u := d.upstreamLocked(name)
+	if u == nil {
+		return nil, api.Errorf(api.CodeMissing, "there is no upstream %q", name)
+	}
+	p := api.UpstreamPrompt{Name: "greet", Agents: name + ".greet", State: "new", Digest: "sha256:2", Description: "Greets.\x1b[2J"}
+	if u.Prompts > 0 {
+		p.State, p.Accepted = "accepted", p.Digest
+	}
+	return []api.UpstreamPrompt{p}, nil
+}
+
+// ShareUpstream implements control.Upstreams.
+func (d *Daemon) ShareUpstream(_ context.Context, name string, in api.UpstreamShare, _ string) (api.Upstream, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u := d.upstreamLocked(name)
+	if u == nil {
+		return api.Upstream{}, api.Errorf(api.CodeMissing, "there is no upstream %q", name)
+	}
+	if in.Resources != nil {
+		u.Resources = *in.Resources
+	}
+	if in.Prompts != nil {
+		u.Prompts = len(in.Prompts)
+	}
+	if in.PerUse != nil {
+		u.ReadPerUse = *in.PerUse
+	}
+	return u.Upstream, nil
+}
+
 // AcceptUpstreamTool implements control.Upstreams.
 func (d *Daemon) AcceptUpstreamTool(_ context.Context, name string, in api.UpstreamAccept, _ string) (api.UpstreamTool, error) {
 	d.mu.Lock()

@@ -86,7 +86,7 @@ With a passphrase file, or with --yes, it does not ask again.`,
 			return nil
 		},
 	}
-	group.AddCommand(add, list, tools, accept, remove)
+	group.AddCommand(add, list, tools, accept, a.promptsCommand(), a.shareCommand(), remove)
 	return group
 }
 
@@ -168,6 +168,9 @@ func (a *app) listUpstreams(c *cobra.Command) error {
 	for _, u := range list {
 		if u.Problem != "" {
 			fmt.Fprintf(a.out, "%s: %s\n", oneLine(u.Name), oneLine(u.Problem))
+		}
+		if u.Resources || u.Prompts > 0 {
+			fmt.Fprintf(a.out, "%s: %s\n", oneLine(u.Name), opened(u))
 		}
 		for _, file := range u.Files {
 			if file.Changed != "" {
