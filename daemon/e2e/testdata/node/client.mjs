@@ -4,7 +4,8 @@
 //   node client.mjs SDK [PROTOCOL]     SDK: sdk-1.30.0, sdk-newest or @modelcontextprotocol/client
 //
 // {"op":"connect","kind":"stdio","command":…,"args":[…],"env":{…}}  or  {"op":"connect","kind":"http","url":…,"token":…}
-// {"op":"call","name":…,"arguments":{…},"timeout_ms":…,"meta":{…}}, {"op":"tools"}, {"op":"tear"}, {"op":"close"}
+// {"op":"call","name":…,"arguments":{…},"timeout_ms":…,"meta":{…}}, {"op":"tools"}, {"op":"resources"}, {"op":"templates"},
+// {"op":"read","uri":…}, {"op":"prompts"}, {"op":"prompt","name":…,"arguments":{…}}, {"op":"tear"}, {"op":"close"}
 import { emit, orders } from './lines.mjs';
 
 const [sdk, protocol] = process.argv.slice(2);
@@ -62,6 +63,11 @@ orders(async (order) => {
     case 'connect': return connect(order);
     case 'call': return call(order);
     case 'tools': return client.listTools();
+    case 'resources': return { result: await client.listResources() };
+    case 'templates': return { result: await client.listResourceTemplates() };
+    case 'read': return { result: await client.readResource({ uri: order.uri }) };
+    case 'prompts': return { result: await client.listPrompts() };
+    case 'prompt': return { result: await client.getPrompt({ name: order.name, arguments: order.arguments }) };
     // The connection goes away under whatever is in flight: pipes and sockets are closed, nothing is said first.
     case 'tear': transport._process?.stdin?.destroy(); transport._process?.stdout?.destroy(); await transport.close(); return {};
     case 'close': await client.close(); return {};
