@@ -315,10 +315,18 @@ type Verdict struct {
 	Note string `json:"note,omitempty"`
 }
 
+// Awaits says that the target took the call, is not done, and is asked until it is.
+func (r Record) Awaits() bool {
+	return r.State == "dispatched" && len(r.Attempts) > 0 && !r.Attempts[len(r.Attempts)-1].AwaitedSince.IsZero()
+}
+
+// Open says that the operator's verdict would settle it.
+func (r Record) Open() bool { return r.State == "unknown" || r.Awaits() }
+
 // Contradicts returns the finding that speaks against a verdict: what the target said when it was asked last. It is empty where nothing does; "could not be determined" speaks against
 // nothing. Whoever takes the verdict asks the operator whether it is to stand against that.
 func (r Record) Contradicts(done bool) (finding string) {
-	if r.State != "unknown" || len(r.Checks) == 0 {
+	if !r.Open() || len(r.Checks) == 0 {
 		return ""
 	}
 	switch last := r.Checks[len(r.Checks)-1].Finding; last {

@@ -48,7 +48,18 @@ func kinds() map[string]func(*api.Card) {
 		},
 		"status-query": func(c *api.Card) {
 			c.Class = "status_query"
-			c.Effect.Status = &api.Effect{Channel: "http", Method: "GET", URL: "https://deploy-api.internal.example/v1/releases/act_01KKQ4V8Z0000000000000000A"}
+			c.Effect.Status = &api.Effect{Channel: "http", Method: "GET", URL: "https://deploy-api.internal.example/v1/releases/act_01KKQ4V8Z0000000000000000A", Conditions: []api.Condition{
+				{Name: "done", When: `status == 200 && body.state == "released"`}, {Name: "failed", When: `status == 200 && body.state == "failed"`}, {Name: "not_done", When: "status == 404"},
+			}}
+		},
+		"taken-for-later": func(c *api.Card) {
+			c.Class = "status_query"
+			c.Effect.Status = &api.Effect{
+				Channel: "http", Method: "GET", URL: "{answer:Location}", Header: []api.Field{{Name: "Authorization", Value: "Bearer ‹credential deploy-service›"}},
+				Within: "https://deploy-api.internal.example/v1/jobs", Conditions: []api.Condition{
+					{Name: "accepted", When: "status == 202"}, {Name: "done", When: `body.state == "done"`}, {Name: "not_done", When: "status == 404"}, {Name: "running", When: "status == 200"}, {Name: "later", When: "true"},
+				},
+			}
 		},
 		"hostile": func(c *api.Card) {
 			c.Tool, c.Actor = "transfer\u202egnihtyna", "script:/home/a/.cache/\x1b[2Jagent.py"

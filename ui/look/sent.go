@@ -75,16 +75,11 @@ func Sent(e api.Effect) fyne.CanvasObject {
 		add(bodyOf(e))
 	}
 	if e.Status != nil {
-		lines := []fyne.CanvasObject{Paragraph(address(e.Status.Method, e.Status.URL)...)}
-		if e.Status.Within != "" {
-			lines = append(lines, Paragraph(append([]Run{{"within: ", Style{Mono: true, Color: Muted}}}, address("", e.Status.Within)...)...))
-		}
-		texts = append(texts, e.Status.URL, e.Status.Within)
+		add(Section(words.Say("sent.status"), asked(*e.Status)))
+		texts = append(texts, e.Status.URL, e.Status.Within, e.Status.Body)
 		for _, c := range e.Status.Conditions {
-			lines = append(lines, Paragraph(Run{c.Name + ": ", Style{Mono: true, Color: Muted}}, Run{c.When, Style{Mono: true}}))
 			texts = append(texts, c.When)
 		}
-		add(Section(words.Say("sent.status"), Rows(-6, lines...)))
 	}
 	out := []fyne.CanvasObject{NewSunken(Rows(-2, rows...))}
 	if u, err := url.Parse(host(e)); err == nil && u.Host != "" {
@@ -96,6 +91,45 @@ func Sent(e api.Effect) fyne.CanvasObject {
 		out = append(out, warning)
 	}
 	return Rows(8, out...)
+}
+
+// asked is the request by which the target is asked what became of a call, and what its answers mean.
+func asked(e api.Effect) fyne.CanvasObject {
+	rows := []fyne.CanvasObject{Paragraph(address(e.Method, e.URL)...)}
+	for _, f := range e.Header {
+		rows = append(rows, Paragraph(append([]Run{{f.Name + ": ", Style{Mono: true, Color: Muted}}}, masked(f.Value)...)...))
+	}
+	if e.Body != "" {
+		rows = append(rows, Plain(e.Body, Style{Mono: true}))
+	}
+	var facts []Fact
+	if e.Within != "" {
+		facts = append(facts, Fact{words.Say("sent.within"), Paragraph(address("", e.Within)...)})
+	}
+	for _, c := range e.Conditions {
+		facts = append(facts, Fact{condition(c.Name), Plain(c.When, Style{Mono: true})})
+	}
+	if len(facts) > 0 {
+		rows = append(rows, Facts(facts...))
+	}
+	return Rows(-6, rows...)
+}
+
+// condition says what an answer means for which the condition with this name holds.
+func condition(name string) string {
+	switch name {
+	case "accepted":
+		return words.Say("sent.when_accepted")
+	case "done":
+		return words.Say("sent.when_done")
+	case "failed":
+		return words.Say("sent.when_failed")
+	case "not_done":
+		return words.Say("sent.when_not_done")
+	case "running":
+		return words.Say("sent.when_running")
+	}
+	return name
 }
 
 func host(e api.Effect) string {

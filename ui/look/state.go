@@ -15,6 +15,9 @@ func State(r api.Record) (Tone, Shape, string) {
 	case "authorized":
 		return Working, ShapeReady, words.Say("state.authorized")
 	case "dispatched":
+		if r.Awaits() {
+			return Working, ShapeSent, words.Say("state.awaits")
+		}
 		return Working, ShapeSent, words.Say("state.dispatched")
 	case "unknown":
 		return Careful, ShapeUnknown, words.Say("state.unknown")

@@ -115,6 +115,10 @@ func Result(r api.Record, now time.Time) fyne.CanvasObject {
 	case "accepted", "authorized", "rejected", "expired", "withdrawn", "not_sent":
 		return say(look.Calm, look.ShapeNothing, words.Say("result.nothing_sent"), r.Reason)
 	case "dispatched":
+		if r.Awaits() {
+			since := r.Attempts[len(r.Attempts)-1].AwaitedSince
+			return say(look.Working, look.ShapeSent, words.Say("result.awaits", "Ago", look.Ago(since, now)), "")
+		}
 		return say(look.Working, look.ShapeSent, words.Say("result.awaited", "Ago", look.Ago(r.DispatchedAt, now)), "")
 	case "unknown":
 		return say(look.Careful, look.ShapeUnknown, words.Say("result.unknown"), r.Reason)

@@ -17,9 +17,9 @@ func (v *View) foot() []fyne.CanvasObject {
 	}
 	var list []fyne.CanvasObject
 	switch {
-	case v.panel == settling && v.record.State == "unknown":
+	case v.panel == settling && v.record.Open():
 		list = v.settlePanel()
-	case v.panel == against && v.record.State == "unknown":
+	case v.panel == against && v.record.Open():
 		list = v.againstPanel()
 	case v.panel == again && v.may("once"):
 		list = v.againPanel()
@@ -54,6 +54,10 @@ func caption(text string) fyne.CanvasObject {
 func (v *View) alone() []fyne.CanvasObject {
 	switch v.record.State {
 	case "dispatched":
+		if v.record.Awaits() {
+			right := []fyne.CanvasObject{v.button(words.Say("foot.check"), v.check)}
+			return []fyne.CanvasObject{look.Line([]fyne.CanvasObject{v.button(words.Say("foot.settle"), func() { v.show(settling) })}, right), caption(words.Say("foot.awaits_means"))}
+		}
 		return []fyne.CanvasObject{look.NewNotice(look.Working, look.ShapeWaiting, look.Body(words.Say("foot.wait")))}
 	case "unknown":
 		left := []fyne.CanvasObject{v.button(words.Say("foot.settle"), func() { v.show(settling) })}

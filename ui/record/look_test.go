@@ -82,6 +82,7 @@ func TestAWordAgainstTheTargetsLooksAsItDid(t *testing.T) {
 			looktest.Markup(t, g.window, name)
 		})
 	}
+	t.Run("awaits", func(t *testing.T) { looktest.Markup(t, show(t, awaits(), nil).window, "awaits") })
 	t.Run("recorded", func(t *testing.T) {
 		r := looktest.Record("withdrawn", 1)
 		r.Code, r.Reason = api.RecordedInstead, "the recorded result of act_01KKQ4V8Z0000000000000000A was handed out instead"

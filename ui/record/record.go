@@ -100,7 +100,7 @@ func (v *View) Update(r api.Record, c *api.Card) {
 		}
 		return c.Card
 	}
-	same := v.record.ExecutionID == r.ExecutionID && v.record.State == r.State && id(v.card) == id(c)
+	same := v.record.ExecutionID == r.ExecutionID && v.record.State == r.State && v.record.Awaits() == r.Awaits() && id(v.card) == id(c)
 	moved := v.record.ExecutionID != r.ExecutionID
 	v.record, v.card = r, c
 	if same {
@@ -358,6 +358,9 @@ func (v *View) headline() string {
 	case "authorized":
 		return words.Say("headline.authorized")
 	case "dispatched":
+		if r.Awaits() {
+			return words.Say("headline.awaits", "Time", sent)
+		}
 		return words.Say("headline.dispatched", "Time", sent)
 	case "unknown":
 		return words.Say("headline.unknown", "Time", sent)
@@ -388,6 +391,9 @@ func (v *View) why() string {
 	case "accepted", "authorized":
 		return words.Say("why.waiting")
 	case "dispatched":
+		if r.Awaits() {
+			return words.Say("why.awaits")
+		}
 		return words.Say("why.dispatched")
 	case "unknown":
 		switch r.Class {

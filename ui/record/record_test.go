@@ -248,6 +248,39 @@ func TestAWordAgainstTheTargetsTakesAConfirmationOfItsOwn(t *testing.T) {
 	}
 }
 
+// awaits is a call that the target took and is not done with.
+func awaits() api.Record {
+	r := looktest.Record("dispatched", 2)
+	r.Class = "status_query"
+	r.Attempts[0].AwaitedSince = r.DispatchedAt.Add(time.Second)
+	return r
+}
+
+func TestACallThatTheTargetTookCanBeAskedAboutAndSettled(t *testing.T) {
+	g := show(t, looktest.Record("dispatched", 2), nil)
+	if slices.Contains(g.buttons(), "Decide what happened…") {
+		t.Error("a call whose answer is awaited takes a verdict")
+	}
+	g.Update(awaits(), nil)
+	g.arm()
+	g.says(t, "The target took it and is not done yet.", "is asked until it is done", "The target took it 9 min ago.")
+	g.tap(t, "Ask the target")
+	if len(g.daemon.asked) != 1 {
+		t.Fatalf("asked %v", g.daemon.asked)
+	}
+	r := awaits()
+	r.Checks = asked("running").Checks
+	g.Update(r, nil)
+	g.arm()
+	g.decide(t, "It did not happen", "it was rolled back")
+	g.says(t, "it said: “It is still under way at the target.”")
+	g.arm()
+	g.tap(t, "Let my word stand against it")
+	if len(g.daemon.asked) != 2 || !strings.HasPrefix(g.daemon.asked[1], "settle ") {
+		t.Errorf("asked %v", g.daemon.asked)
+	}
+}
+
 func TestAWordThatTheTargetSharesOrCouldNotSayIsWrittenAtOnce(t *testing.T) {
 	for finding, word := range map[string]string{"not_done": "It did not happen", "done": "It happened", "cannot_tell": "It happened"} {
 		g := show(t, asked(finding), nil)
