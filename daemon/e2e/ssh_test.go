@@ -23,8 +23,9 @@ import (
 type migration struct {
 	*stand
 	sshd   *sshdtest.Server
-	ledger string // one line for each time that the script ran
-	gate   string // a pipe at which it waits
+	jump   *sshdtest.Server // nil without one
+	ledger string           // one line for each time that the script ran
+	gate   string           // a pipe at which it waits
 	cut    atomic.Bool
 }
 
@@ -39,12 +40,31 @@ func newMigration(t *testing.T) *migration {
 // newHost starts a real SSH server, and a daemon that knows its key and has a key for it.
 func newHost(t *testing.T) *migration {
 	t.Helper()
+	return newHostWith(t, "", false)
+}
+
+// newHostWith does so with a password in place of the key where one is given, and behind another SSH server, through which connections go, where that is asked for.
+func newHostWith(t *testing.T, password string, behind bool) *migration {
+	t.Helper()
 	dir := t.TempDir()
 	m := &migration{ledger: filepath.Join(dir, "ledger"), gate: filepath.Join(dir, "gate")}
 	if err := syscall.Mkfifo(m.gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.sshd = sshdtest.New(t, sshdtest.Config{Between: m.between})
+	m.sshd = sshdtest.New(t, sshdtest.Config{Between: m.between, Password: password})
+	jump, kind, value := "", "ssh-key", string(m.sshd.Key)
+	if password != "" {
+		kind, value = "ssh-password", password+"\n"
+	}
+	accounts := []string{"--target", "ssh://" + m.sshd.User + "@" + m.sshd.Address()}
+	if behind {
+		m.jump = sshdtest.New(t, sshdtest.Config{})
+		if err := m.jump.Authorize(m.sshd.Key); err != nil {
+			t.Fatal(err)
+		}
+		jump = fmt.Sprintf("\n  jump: {host: 127.0.0.1, port: %d, user: %s}", m.jump.Port, m.jump.User)
+		accounts = append(accounts, "--target", "ssh://"+m.jump.User+"@"+m.jump.Address())
+	}
 	actions := maps.Clone(usualActions)
 	for name, replay := range map[string]string{
 		"migrate":      "class: status_query\n  attach_window: 1h\n  wait: {poll: 1s, give_up_after: 90s}",
@@ -64,17 +84,20 @@ approval: session
 ssh:
   host: 127.0.0.1
   port: %d
-  user: %s
+  user: %s%s
   command: [sh, -c, 'echo "$1" >>"$LEDGER"; read -r word <"$GATE"; echo "migrated to $1: $word"; echo 3 rows >&2', sh, "{version}"]
   env: {LEDGER: %s, GATE: %s}
 replay:
   %s
-`, name, m.sshd.Port, m.sshd.User, m.ledger, m.gate, replay)
+`, name, m.sshd.Port, m.sshd.User, jump, m.ledger, m.gate, replay)
 	}
 	m.stand = newStand(t, option{actions: actions})
 	m.spctl("host", "add", m.sshd.Address(), "--key-file", m.write("host.pub", m.sshd.HostKey+"\n"))
-	key := m.write("key", string(m.sshd.Key))
-	m.spctl("credential", "add", "db", "--kind", "ssh-key", "--target", "ssh://"+m.sshd.User+"@"+m.sshd.Address(), "--value-file", key)
+	if behind {
+		m.spctl("host", "add", m.jump.Address(), "--key-file", m.write("jump.pub", m.jump.HostKey+"\n"))
+	}
+	key := m.write("key", value)
+	m.spctl(append([]string{"credential", "add", "db", "--kind", kind, "--value-file", key}, accounts...)...)
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}

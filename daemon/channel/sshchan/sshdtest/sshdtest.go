@@ -24,10 +24,12 @@ const Program = "/usr/sbin/sshd"
 
 // Config is what New takes; the zero value is a server that lets one key in.
 type Config struct {
-	Extra string            // lines of sshd_config
-	Home  string            // HOME of what runs; a folder of the test if empty
-	Path  string            // PATH of what runs; sshd's own if empty
-	Log   func(line string) // optional: each line that an sshd logs at DEBUG3
+	Extra string // lines of sshd_config
+	Home  string // HOME of what runs; a folder of the test if empty
+	Path  string // PATH of what runs; sshd's own if empty
+	// Password lets the account in beside the key. Only root can have that: sshd finds it in an /etc/shadow of its own, in a mount namespace. The test is skipped for others.
+	Password string
+	Log      func(line string) // optional: each line that an sshd logs at DEBUG3
 	// Between is given both ends of each connection in place of handing the client's to sshd: whatever goes through is its own choice. Optional.
 	Between func(client, server net.Conn)
 }
@@ -94,6 +96,11 @@ func New(t testing.TB, cfg Config) *Server {
 			t.Fatal(err)
 		}
 	}
+	passwords, root := "no", "prohibit-password"
+	if cfg.Password != "" {
+		passwords, root = "yes", "yes"
+		s.writeShadow(filepath.Join(dir, "shadow"))
+	}
 	env := "SetEnv HOME=" + s.Home
 	if cfg.Path != "" {
 		env += " PATH=" + cfg.Path
@@ -104,8 +111,8 @@ func New(t testing.TB, cfg Config) *Server {
 	s.Key, public = NewKey(t)
 	for name, text := range map[string]string{
 		"host_key": string(host), "authorized_keys": public + "\n",
-		"sshd_config": "HostKey " + dir + "/host_key\nPidFile none\nAuthorizedKeysFile " + dir + "/authorized_keys\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n" +
-			"PermitRootLogin prohibit-password\nLogLevel DEBUG3\n" + env + "\n" + cfg.Extra + "\n",
+		"sshd_config": "HostKey " + dir + "/host_key\nPidFile none\nAuthorizedKeysFile " + dir + "/authorized_keys\nStrictModes no\nUsePAM no\nPasswordAuthentication " + passwords + "\nKbdInteractiveAuthentication no\n" +
+			"PermitRootLogin " + root + "\nLogLevel DEBUG3\n" + env + "\n" + cfg.Extra + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -118,6 +125,23 @@ func New(t testing.TB, cfg Config) *Server {
 	s.work.Go(s.accept)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// writeShadow writes a shadow(5) that knows the account's password.
+func (s *Server) writeShadow(path string) {
+	s.t.Helper()
+	if os.Getuid() != 0 {
+		s.t.Skip("sshd takes a password out of /etc/shadow, and only root can give it another one")
+	}
+	crypt := exec.Command("perl", "-e", `print crypt(<STDIN>, '$6$'.'salt'.$$)`)
+	crypt.Stdin = strings.NewReader(s.cfg.Password)
+	hash, err := crypt.Output()
+	if err != nil || !strings.HasPrefix(string(hash), "$6$") {
+		s.t.Fatalf("making a password's hash: %v", err)
+	}
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%s:%s:20000:0:99999:7:::\n", s.User, hash), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Authorize lets another private key's owner in.
@@ -203,6 +227,10 @@ func (s *Server) serve(client *net.TCPConn) {
 	}
 	defer log.Close()
 	cmd := exec.Command(Program, "-i", "-E", fifo, "-f", s.config)
+	if s.cfg.Password != "" {
+		shadow := filepath.Join(filepath.Dir(s.config), "shadow")
+		cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/shadow && exec "$@"`, shadow}, cmd.Args...)...)
+	}
 	cmd.Stdin, cmd.Stdout = file, file
 	s.mu.Lock()
 	if err = cmd.Start(); err == nil {
