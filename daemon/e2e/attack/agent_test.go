@@ -50,30 +50,12 @@ type report struct {
 
 // actAsAgent is an agent with a shell: an MCP client that starts whatever it was talked into. Its argument is how it reaches the daemon: "socket", or the bridge's program.
 func actAsAgent(args []string) error {
-	var in io.Reader
-	var to io.Writer
-	if args[0] == "socket" {
-		nc, err := net.Dial("unix", filepath.Join(os.Getenv("SINGLEPASS_HOME"), "run/agent.sock"))
-		if err != nil {
-			return err
-		}
-		in, to = nc, nc
-	} else {
-		bridge := exec.Command(args[0], "mcp")
-		stdout, err := bridge.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		stdin, err := bridge.StdinPipe()
-		if err != nil {
-			return err
-		}
-		bridge.Stderr = os.Stderr
-		if err := bridge.Start(); err != nil {
-			return err
-		}
-		fmt.Printf("{\"bridge\":%d}\n", bridge.Process.Pid)
-		in, to = stdout, stdin
+	in, to, bridge, err := reach(args[0])
+	if err != nil {
+		return err
+	}
+	if bridge != 0 {
+		fmt.Printf("{\"bridge\":%d}\n", bridge)
 	}
 	out := make(chan string)
 	go func() {
@@ -122,6 +104,28 @@ func actAsAgent(args []string) error {
 	return nil
 }
 
+// reach connects to the daemon: by the socket, or by the bridge whose program that is.
+func reach(way string) (in io.Reader, to io.Writer, pid int, err error) {
+	if way == "socket" {
+		nc, err := net.Dial("unix", filepath.Join(os.Getenv("SINGLEPASS_HOME"), "run/agent.sock"))
+		return nc, nc, 0, err
+	}
+	bridge := exec.Command(way, "mcp")
+	stdout, err := bridge.StdoutPipe()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	stdin, err := bridge.StdinPipe()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	bridge.Stderr = os.Stderr
+	if err := bridge.Start(); err != nil {
+		return nil, nil, 0, err
+	}
+	return stdout, stdin, bridge.Process.Pid, nil
+}
+
 // agent is such an agent, as the test has it.
 type agent struct {
 	t      *testing.T
@@ -140,7 +144,13 @@ func (s *stand) agent() *agent {
 
 func (s *stand) agentBy(way string) *agent {
 	s.t.Helper()
-	cmd := s.command("agent")
+	return s.agentOf("agent", way)
+}
+
+// agentOf starts one that is that program.
+func (s *stand) agentOf(program, way string) *agent {
+	s.t.Helper()
+	cmd := s.command(program)
 	cmd.Env = append(cmd.Env, "ATTACK_ROLE=agent "+way)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
