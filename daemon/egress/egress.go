@@ -3,13 +3,15 @@
 // Promises: a host is resolved once; every address that it has is checked; the connection goes to an address that was checked, so that a name that changes its mind between check and
 // use gains nothing (DNS rebinding). Never reached are addresses that are not one host (unspecified, multicast, broadcast, reserved), link-local ones and those at which clouds
 // hand out a machine's own credentials, also where they hide in IPv4-mapped, IPv4-compatible, NAT64, 6to4, Teredo or ISATAP forms. Private networks and this machine are reached where
-// the host is written as such an address or as localhost, since whoever wrote the target meant it; where a name leads there, only by leave. No proxy of the environment is used.
+// the host is written as such an address or as localhost, since whoever wrote the target meant it; where a name leads there, only by leave. No proxy of the environment is used. One that is configured
+// is told the checked address and not the name, and this machine and private networks are reached without it.
 //
 // Non-promises: a public address may be routed anywhere. The package freezes no format.
 package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +28,9 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Allow is asked about each address before it is dialled, after the package's own refusals; an error refuses it. Nil allows.
 	Allow func(netip.Addr) error
+	// Proxy says for each connection through which proxy it goes; a nil Proxy means none, and an error that nothing is connected. Nil: there is none.
+	Proxy   func() (*Proxy, error)
+	RootCAs *x509.CertPool // whom TLS to an https proxy trusts; nil means the system's roots
 }
 
 // Dialer opens connections. It is safe for concurrent use.
@@ -50,8 +55,24 @@ func New(cfg Config) *Dialer {
 // ErrPrivate is wrapped by the refusal of an address that needs the operator's leave.
 var ErrPrivate = errors.New("the name leads into a private network or to this machine, which needs the operator's leave: allow_private in the contract, or --allow-private for the credential")
 
-// Dial resolves host once and connects to one of its addresses, in the resolver's order. private is the operator's leave for names that lead into private networks.
+// Dial resolves host once and connects to one of its addresses, in the resolver's order. private is the operator's leave for names that lead into private networks. A failure proves that the target
+// got nothing, also through a proxy.
 func (d *Dialer) Dial(ctx context.Context, host, port string, private bool) (net.Conn, error) {
+	if d.cfg.Proxy == nil {
+		return d.direct(ctx, host, port, private)
+	}
+	p, err := d.cfg.Proxy()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", net.JoinHostPort(host, port), err)
+	}
+	return d.dial(ctx, host, port, private, p)
+}
+
+func (d *Dialer) direct(ctx context.Context, host, port string, private bool) (net.Conn, error) {
+	return d.dial(ctx, host, port, private, nil)
+}
+
+func (d *Dialer) dial(ctx context.Context, host, port string, private bool, p *Proxy) (net.Conn, error) {
 	addrs, err := d.addresses(ctx, host, private)
 	if err != nil {
 		return nil, err
@@ -63,7 +84,11 @@ func (d *Dialer) Dial(ctx context.Context, host, port string, private bool) (net
 			try, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addrs)-i))
 		}
 		var conn net.Conn
-		conn, err = d.cfg.Dial(try, "tcp", net.JoinHostPort(a.String(), port))
+		if p != nil && !IsPrivate(a) {
+			conn, err = d.through(try, p, net.JoinHostPort(a.String(), port))
+		} else {
+			conn, err = d.cfg.Dial(try, "tcp", net.JoinHostPort(a.String(), port))
+		}
 		cancel()
 		if err == nil {
 			return conn, nil
@@ -73,7 +98,7 @@ func (d *Dialer) Dial(ctx context.Context, host, port string, private bool) (net
 		}
 	}
 	var op *net.OpError
-	if errors.As(err, &op) {
+	if p == nil && errors.As(err, &op) {
 		err = op.Err // the address is named already
 	}
 	return nil, fmt.Errorf("connecting to %s: %w", net.JoinHostPort(host, port), err)
