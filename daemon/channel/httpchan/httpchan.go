@@ -2,7 +2,7 @@
 //
 // Promises, for a request with a side effect:
 //   - One call of Do writes at most one request, onto a connection that was dialled for it and is closed after it. It is HTTP/1.1. No redirect is followed (a 3xx is an
-//     answer), no proxy of the environment is used, nothing is sent again. [net/http.Transport] is not involved: it replays what carries an Idempotency-Key on a
+//     answer), no proxy of the environment is used (one that the operator configured is: package egress), nothing is sent again. [net/http.Transport] is not involved: it replays what carries an Idempotency-Key on a
 //     connection that breaks, and HTTP/2 sends again after REFUSED_STREAM and GOAWAY.
 //   - not_sent is a proof. It is said if nothing was connected, if the TLS handshake did not end, if we refused ourselves, or if the socket accepted no byte after that point. The last is
 //     counted beneath TLS, from what write(2) returned: a stream socket that fails after taking bytes reports the bytes and not the failure (POSIX send, "upon
@@ -36,6 +36,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"singlepass.dev/daemon/channel"
@@ -67,15 +68,20 @@ type Config struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial opens a connection to an address that was checked; nil means a net.Dialer. A Conn's Write must report exactly the bytes that it accepted.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Proxy says for each connection through which proxy it goes, as in egress.Config; nil means none.
+	Proxy func() (*egress.Proxy, error)
 }
 
 // Channel is the HTTP channel. It is safe for concurrent use.
 type Channel struct {
-	cfg               Config
-	dialer            *egress.Dialer
-	tls               *tls.Config // for requests with a side effect
-	pool, privatePool *http.Transport
+	cfg    Config
+	dialer *egress.Dialer
+	tls    *tls.Config // for requests with a side effect
+	pools  atomic.Pointer[pools]
 }
+
+// pools hold the connections of read_only requests. One that was made by leave for private networks is for those who have it.
+type pools struct{ usual, private *http.Transport }
 
 // New returns a channel.
 func New(cfg Config) *Channel {
@@ -85,7 +91,7 @@ func New(cfg Config) *Channel {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Channel{cfg: cfg, dialer: egress.New(egress.Config{Resolve: cfg.Resolve, Dial: cfg.Dial, Allow: cfg.AllowAddress})}
+	c := &Channel{cfg: cfg, dialer: egress.New(egress.Config{Resolve: cfg.Resolve, Dial: cfg.Dial, Allow: cfg.AllowAddress, Proxy: cfg.Proxy, RootCAs: cfg.RootCAs})}
 	c.tls = &tls.Config{
 		RootCAs:    cfg.RootCAs,
 		MinVersion: tls.VersionTLS12,
@@ -93,14 +99,24 @@ func New(cfg Config) *Channel {
 		// Resumption makes a fresh connection cheaper. It sends nothing early: crypto/tls has no 0-RTT outside QUIC.
 		ClientSessionCache: tls.NewLRUClientSessionCache(64),
 	}
-	c.pool, c.privatePool = c.transport(false), c.transport(true)
+	c.pools.Store(&pools{c.transport(false), c.transport(true)})
 	return c
+}
+
+// Forget has every later request make a connection of its own: another proxy counts from now on.
+func (c *Channel) Forget() {
+	old := c.pools.Swap(&pools{c.transport(false), c.transport(true)})
+	old.close()
+}
+
+func (p *pools) close() {
+	p.usual.CloseIdleConnections()
+	p.private.CloseIdleConnections()
 }
 
 // Close gives the pooled connections back. The channel can still be used.
 func (c *Channel) Close() {
-	c.pool.CloseIdleConnections()
-	c.privatePool.CloseIdleConnections()
+	c.pools.Load().close()
 }
 
 // Do carries one attempt out.

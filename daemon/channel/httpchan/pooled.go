@@ -68,9 +68,9 @@ func (c *Channel) pooled(ctx context.Context, r channel.Request, p request) chan
 	}); err != nil {
 		return notSent(err.Error())
 	}
-	pool := c.pool
-	if r.Private { // a connection that was made by leave is for those who have it
-		pool = c.privatePool
+	pool := c.pools.Load().usual
+	if r.Private {
+		pool = c.pools.Load().private
 	}
 	// RoundTrip, not a Client: no redirects, no cookies.
 	resp, err := pool.RoundTrip(req)
