@@ -1,6 +1,12 @@
 package server
 
-import "singlepass.dev/daemon/peer"
+import (
+	"errors"
+	"log/slog"
+
+	"singlepass.dev/daemon/peer"
+	"singlepass.dev/vault"
+)
 
 // Accept is accept, for its tests.
 var Accept = accept
@@ -36,3 +42,28 @@ func (f *Family) LeftBy(root peer.Process, unit string) (string, bool) { return 
 
 // LeftByUpstream says whether an orphan is of an upstream server.
 var LeftByUpstream = leftByUpstream
+
+// ReadSettings returns what stored settings say, by their keys, and why nothing is connected to, if so.
+func ReadSettings(stored []vault.Setting) (values map[string]string, noTargets error) {
+	now := readSettings(stored, slog.New(slog.DiscardHandler))
+	values = map[string]string{}
+	for _, s := range allSettings {
+		values[s.key] = s.text(&now)
+	}
+	return values, now.noTargets
+}
+
+// WriteSetting returns what is stored when a setting is set.
+func WriteSetting(key, value string) (vault.Setting, error) {
+	for _, s := range allSettings {
+		if s.key == key {
+			next := defaultSettings()
+			if err := s.set(&next, value); err != nil {
+				return vault.Setting{}, err
+			}
+			key, stored := s.written(&next)
+			return vault.Setting{Key: key, Value: stored}, nil
+		}
+	}
+	return vault.Setting{}, errors.New("there is no such setting")
+}

@@ -26,6 +26,7 @@ import (
 	"singlepass.dev/daemon/channel/mcpchan"
 	"singlepass.dev/daemon/control"
 	"singlepass.dev/daemon/effect"
+	"singlepass.dev/daemon/egress"
 	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/home"
 	"singlepass.dev/daemon/journal"
@@ -75,7 +76,9 @@ type Server struct {
 	locked  lockedCalls
 
 	settings atomic.Pointer[settings] // replaced as a whole; of the last open vault
-	peers    *peer.Identifier
+
+	toTargets *httpchan.Channel // HTTP
+	peers     *peer.Identifier
 
 	agent, operator net.Listener
 	web             net.Listener
@@ -143,12 +146,13 @@ func Open(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, s.records.Close)
-	if s.tokens, err = oauth.New(oauth.Config{Vault: s.vault, Now: time.Now, Logger: cfg.Logger, Renewed: s.renewed}); err != nil {
+	if s.tokens, err = oauth.New(oauth.Config{Vault: s.vault, Now: time.Now, Logger: cfg.Logger, Renewed: s.renewed, Dialer: egress.New(egress.Config{Proxy: s.proxy})}); err != nil {
 		return nil, err
 	}
 	s.vault.OnLock(s.tokens.Locked)
 	channels := cfg.Channels
-	web := httpchan.New(httpchan.Config{})
+	web := httpchan.New(httpchan.Config{Proxy: s.proxy})
+	s.toTargets = web
 	if err := s.openUpstreams(mcpchan.Config{HTTP: web}); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/url"
 	"time"
 
 	"singlepass.dev/daemon/api"
@@ -19,11 +21,15 @@ type settings struct {
 	lockOnSuspend  bool
 	lockOnScreen   bool
 	lockOnSwitch   bool
+	proxy          *url.URL // nil: none
+	proxyWith      string   // the name of the credential for it; empty: none
+	noTargets      error    // why nothing is connected to: they were not read yet, or one that says where connections go is not understood
 }
 
 func defaultSettings() settings {
 	return settings{
 		idleLock: 15 * time.Minute, cardTTL: 10 * time.Minute, ticketLifetime: 8 * time.Hour, lockOnSuspend: true, lockOnScreen: true, lockOnSwitch: true,
+		noTargets: errors.New("the settings were not read yet; unlock the vault"),
 	}
 }
 
@@ -35,6 +41,7 @@ type setting struct {
 	key, meaning string
 	text         func(s *settings) string
 	set          func(s *settings, text string) error
+	guards       bool // its default is not the careful one: where it is not understood, nothing is connected to
 }
 
 var allSettings = []setting{
@@ -44,6 +51,8 @@ var allSettings = []setting{
 	choice("lock_on_suspend", "the vault locks before the machine sleeps", func(s *settings) *bool { return &s.lockOnSuspend }),
 	choice("lock_on_screen_lock", "the vault locks with the screen", func(s *settings) *bool { return &s.lockOnScreen }),
 	choice("lock_on_user_switch", "the vault locks when another user's session comes to the front", func(s *settings) *bool { return &s.lockOnSwitch }),
+	proxySetting,
+	proxyCredentialSetting,
 }
 
 func duration(key, meaning string, field func(*settings) *time.Duration, least, most time.Duration, never bool) setting {
@@ -87,13 +96,26 @@ func choice(key, meaning string, field func(*settings) *bool) setting {
 	}
 }
 
-// loadSettings reads them from the open vault and puts them into force. One that this version cannot read counts as its default, which is the careful one, and is named in the log.
+// loadSettings reads them from the open vault and puts them into force. One that this version cannot read counts as its default, which is the careful one (or else nothing is connected to), and is named in the log.
 func (s *Server) loadSettings() error {
 	stored, err := s.vault.Settings()
 	if err != nil {
 		return err
 	}
+	before := s.settings.Load()
+	now := readSettings(stored, s.log)
+	s.settings.Store(&now)
+	s.engine.SetCardTTL(now.cardTTL)
+	if before.proxyText() != now.proxyText() || before.proxyWith != now.proxyWith {
+		s.toTargets.Forget()
+	}
+	return nil
+}
+
+// readSettings puts what is stored into force.
+func readSettings(stored []vault.Setting, log *slog.Logger) settings {
 	now := defaultSettings()
+	now.noTargets = nil
 	for _, v := range stored {
 		for _, known := range allSettings {
 			if v.Key != settingPrefix+known.key {
@@ -105,13 +127,20 @@ func (s *Server) loadSettings() error {
 				err = known.set(&now, text)
 			}
 			if err != nil {
-				s.log.Error("a security setting is not understood, so its default counts", "setting", known.key, "error", err)
+				log.Error("a security setting is not understood, so its default counts", "setting", known.key, "error", err)
+				if known.guards {
+					now.noTargets = fmt.Errorf("the setting %s is not understood, so nothing is connected to: set it anew with spctl settings", known.key)
+				}
 			}
 		}
 	}
-	s.settings.Store(&now)
-	s.engine.SetCardTTL(now.cardTTL)
-	return nil
+	return now
+}
+
+// written is the form in which a setting is kept in the vault. It is frozen, as are the keys and what they mean.
+func (setting setting) written(now *settings) (key string, value json.RawMessage) {
+	value, _ = json.Marshal(setting.text(now)) // a string always encodes
+	return settingPrefix + setting.key, value
 }
 
 func (setting setting) api(now *settings) api.Setting {
@@ -152,9 +181,11 @@ func (o *operatorSide) ChangeSetting(_ context.Context, key string, value *strin
 			if err := known.set(&next, *value); err != nil {
 				return api.Setting{}, api.Errorf(api.CodeUsage, "%s: %v", key, err)
 			}
+			if err := s.proxyFits(next); err != nil {
+				return api.Setting{}, api.Errorf(api.CodeUsage, "%s: %v", key, err)
+			}
 			note.Value = known.text(&next)
-			stored, _ := json.Marshal(note.Value)
-			err = s.vault.SetSetting(settingPrefix+key, stored)
+			err = s.vault.SetSetting(known.written(&next))
 		}
 		if err != nil {
 			return api.Setting{}, err

@@ -12,8 +12,8 @@ import (
 func (a *app) settingsCommand() *cobra.Command {
 	list := a.reading(&cobra.Command{
 		Use: "settings", Short: "see and change the security settings, which lie in the vault", GroupID: "set", Args: cobra.NoArgs,
-		Long: `How long the vault stays open, how long a card waits, and what locks. These lie in the vault and not in config.yaml, because an
-agent can edit files. A change is in force at once, and recorded.`,
+		Long: `How long the vault stays open, how long a card waits, what locks, and through which proxy targets are reached. These lie in the
+vault and not in config.yaml, because an agent can edit files. A change is in force at once, and recorded.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := a.ask()
 			if err != nil {
