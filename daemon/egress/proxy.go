@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -105,7 +106,9 @@ func (d *Dialer) tunnel(ctx context.Context, p *Proxy, socket net.Conn, address 
 		defer func() { clear(message) }()
 	}
 	message = append(message, "\r\n"...)
-	if _, err := conn.Write(message); err != nil {
+	if _, err := conn.Write(message); errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, context.DeadlineExceeded
+	} else if err != nil {
 		return nil, errors.New("the connection broke before the proxy answered")
 	}
 	if err := connected(conn); err != nil {
@@ -125,8 +128,8 @@ func connected(conn io.Reader) error {
 		resp, err := http.ReadResponse(b, &http.Request{Method: http.MethodConnect})
 		var n net.Error
 		switch {
-		case errors.As(err, &n) && n.Timeout():
-			return errors.New("it did not answer in time")
+		case errors.As(err, &n) && n.Timeout(): // only the context's end sets a limit, though the socket may be the first to say so
+			return context.DeadlineExceeded
 		case err != nil:
 			return errors.New("it closed the connection, or what it answered is not HTTP")
 		case resp.StatusCode == http.StatusSwitchingProtocols:
