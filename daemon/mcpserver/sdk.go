@@ -61,6 +61,9 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.listTools(r)
 		case *mcp.CallToolRequest:
 			return callOverHTTP(s, ctx, r)
+		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+			// The SDK would say yes, and nothing would ever be logged to the client: what a tool says on the way is passed on as progress.
+			return nil, &jsonrpc.Error{Code: envelope.MethodNotFound, Message: "not supported"}
 		}
 		if result, err, ok := s.shared(ctx, req); ok {
 			return result, err
