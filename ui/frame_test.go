@@ -65,6 +65,8 @@ func (o operator) Sessions(context.Context) ([]api.Session, error) {
 	return nil, nil
 }
 func (o operator) RevokeSession(context.Context, string) error                { return nil }
+func (o operator) Grants(context.Context) ([]api.Grant, error)                { return nil, nil }
+func (o operator) RevokeGrant(context.Context, string) error                  { return nil }
 func (o operator) Credentials(context.Context) ([]api.Credential, error)      { return nil, nil }
 func (o operator) AddCredential(context.Context, api.CredentialRequest) error { return nil }
 func (o operator) RemoveCredential(context.Context, string) error             { return nil }

@@ -291,8 +291,8 @@ func (e *Engine) sessionLapsed(r *run, card, grant string) {
 	}
 }
 
-// RevokeSession ends the sessions of a run at once, or the one that a card gave. What was not sent and has none any more is withdrawn. A standing grant that one came from ends with it: whoever takes the
-// right from a process does not mean the next one to have it. The process gets no session by any other grant, after a restart of the daemon either.
+// RevokeSession ends the sessions of a run at once, the one that a card gave, or those that a standing grant gave. What was not sent and has none any more is withdrawn. A standing grant that one came from
+// ends with it: whoever takes the right from a process does not mean the next one to have it. The process gets no session by any other grant, after a restart of the daemon either.
 func (e *Engine) RevokeSession(id, by string) error {
 	e.mu.Lock()
 	grants, recorded, err := e.revokeSessionLocked(id, by)
@@ -317,26 +317,26 @@ func (e *Engine) RevokeSession(id, by string) error {
 }
 
 func (e *Engine) revokeSessionLocked(id, by string) (grants []string, recorded Commit, err error) {
-	r, pass := e.runs[id], every
-	if r == nil {
-		pass = func(s approval.Session) bool { return s.Card == id || s.Grant == id }
-		for _, other := range e.runs {
-			if slices.ContainsFunc(other.sessions, pass) {
-				r = other
-			}
-		}
+	pass, runs := every, []*run(nil)
+	if r := e.runs[id]; r != nil {
+		runs = append(runs, r)
+	} else {
+		pass, runs = func(s approval.Session) bool { return s.Card == id || s.Grant == id }, e.runsInOrder()
 	}
-	if r == nil || len(r.sessions) == 0 {
+	runs = slices.DeleteFunc(runs, func(r *run) bool { return !slices.ContainsFunc(r.sessions, pass) })
+	if len(runs) == 0 {
 		return nil, nil, fmt.Errorf("revoking the session of %q: %w; list them with spctl sessions", id, ErrNoRun)
 	}
-	for _, s := range r.sessions {
-		if pass(s) && s.Grant != "" && !slices.Contains(grants, s.Grant) {
-			grants = append(grants, s.Grant)
+	for _, r := range runs { // one, unless it is a grant's
+		for _, s := range r.sessions {
+			if pass(s) && s.Grant != "" && !slices.Contains(grants, s.Grant) {
+				grants = append(grants, s.Grant)
+			}
 		}
+		r.barred, r.trusted = true, false
+		_, recorded = e.endSessionsLocked(r, "revoked by "+by, pass)
+		e.revokedLocked(r)
 	}
-	r.barred, r.trusted = true, false
-	_, recorded = e.endSessionsLocked(r, "revoked by "+by, pass)
-	e.revokedLocked(r)
 	return grants, recorded, nil
 }
 

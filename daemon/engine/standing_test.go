@@ -452,3 +452,30 @@ func TestAnEarlierExecutionIsJudgedByTheContractThatItWasAcceptedUnder(t *testin
 		}
 	})
 }
+
+func TestRevokingTheSessionsOfAGrantBarsAllItsProcesses(t *testing.T) {
+	r, _ := standingRig(t)
+	first, id := r.give("1", "pay", approval.ScopeAction, month)
+	second := newAgent("2")
+	if r.asked(second, "pay", `{"order":"2"}`, "2") {
+		t.Fatal("it was asked about")
+	}
+	if err := r.RevokeSession(id, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := r.StandingGrants(); err != nil || len(list) > 0 {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	r.give("3", "pay", approval.ScopeAction, month) // for the program, but not for those two
+	for _, a := range []*agent{first, second} {
+		if !r.asked(a, "pay", `{"order":"of `+a.Run+`"}`, "again in "+a.Run) {
+			t.Errorf("%s got a session by another grant", a.Run)
+		}
+	}
+	if r.asked(newAgent("4"), "pay", `{"order":"4"}`, "4") {
+		t.Error("another process was asked about")
+	}
+	if err := r.RevokeSession(id, "operator"); !errors.Is(err, engine.ErrNoRun) {
+		t.Errorf("revoked twice: %v", err)
+	}
+}

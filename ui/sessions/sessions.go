@@ -1,6 +1,6 @@
-// Package sessions shows which processes the person has allowed to act, and ends that at once.
+// Package sessions shows which processes the person has allowed to act, and by which standing grants the next ones will be, and ends that at once.
 //
-// Promises: every session has its own button, which ends it by one press without asking back: taking a right away is always safe. What a session had running is not undone by that, and it
+// Promises: every session and every standing grant has its own button, which ends it by one press without asking back: taking a right away is always safe. What a session had running is not undone by that, and it
 // says so.
 package sessions
 
@@ -25,7 +25,9 @@ import (
 // Daemon knows the sessions. It is called in goroutines of the view's.
 type Daemon interface {
 	Sessions(ctx context.Context) ([]api.Session, error)
-	RevokeSession(ctx context.Context, id string) error // of a run, or of the card that gave one session of several
+	RevokeSession(ctx context.Context, id string) error // of a run, or of the card or standing grant that gave one session of several
+	Grants(ctx context.Context) ([]api.Grant, error)
+	RevokeGrant(ctx context.Context, grant string) error
 }
 
 // Config is what a View is made of.
@@ -42,6 +44,7 @@ type View struct {
 	cfg      Config
 	work     look.Work
 	sessions []api.Session
+	grants   []api.Grant
 	seen     map[string]time.Time // when each run called last, by what the caller tells
 	rows     *fyne.Container
 	root     fyne.CanvasObject
@@ -64,11 +67,14 @@ func New(cfg Config) (*View, error) {
 // CreateRenderer implements fyne.Widget.
 func (v *View) CreateRenderer() fyne.WidgetRenderer { return widget.NewSimpleRenderer(v.root) }
 
-// Load reads the sessions.
+// Load reads the sessions and the standing grants.
 func (v *View) Load() {
 	var list []api.Session
+	var grants []api.Grant
 	v.work.Do(func(ctx context.Context) (err error) {
-		list, err = v.cfg.Daemon.Sessions(ctx)
+		if list, err = v.cfg.Daemon.Sessions(ctx); err == nil {
+			grants, err = v.cfg.Daemon.Grants(ctx)
+		}
 		return err
 	}, func(err error) {
 		v.trouble = nil
@@ -77,6 +83,7 @@ func (v *View) Load() {
 			v.draw()
 			return
 		}
+		v.UpdateGrants(grants)
 		v.Update(list)
 	})
 }
@@ -88,7 +95,7 @@ func (v *View) Update(list []api.Session) {
 		if n := b.At.Compare(a.At); n != 0 {
 			return n
 		}
-		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Card, b.Card))
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Card, b.Card), strings.Compare(a.Grant, b.Grant))
 	})
 	v.draw()
 }
@@ -111,7 +118,7 @@ func (v *View) draw() {
 	for _, s := range v.sessions {
 		list = append(list, v.one(s))
 	}
-	v.rows.Objects = list
+	v.rows.Objects = append(list, v.standing()...)
 	v.Refresh()
 }
 
@@ -126,12 +133,10 @@ func (v *View) one(s api.Session) fyne.CanvasObject {
 	revoke.OnTapped = func() {
 		revoke.Disable()
 		// A process can have several, each with its own button.
-		v.work.Do(func(ctx context.Context) error { return v.cfg.Daemon.RevokeSession(ctx, cmp.Or(s.Card, s.Run)) }, func(err error) {
-			v.trouble = nil
-			if err != nil {
-				v.trouble = look.Trouble(err)
-				revoke.Enable()
-				v.draw()
+		id := cmp.Or(s.Card, s.Grant, s.Run)
+		v.ending(revoke, func(ctx context.Context) error { return v.cfg.Daemon.RevokeSession(ctx, id) }, func() {
+			if s.Grant != "" {
+				v.Load() // other processes' sessions, and the grant, ended with it
 				return
 			}
 			v.Update(slices.DeleteFunc(slices.Clone(v.sessions), func(o api.Session) bool { return o.Run == s.Run && (s.Card == "" || o.Card == s.Card) }))
@@ -146,13 +151,17 @@ func (v *View) one(s api.Session) fyne.CanvasObject {
 	if s.Suspended {
 		rows = append(rows, look.NewNotice(look.Calm, look.ShapeLock, look.Body(words.Say("sessions.suspended"))))
 	}
-	rows = append(rows, look.Facts(
-		look.Fact{Name: words.Say("card.program"), Value: look.Rows(-6, look.Plain(exe, look.Style{Mono: true}), look.Marked(tone, shape, assurance))},
-		look.Fact{Name: words.Say("sessions.covers"), Value: look.Body(covers(s, now))},
-		look.Fact{Name: words.Say("sessions.since"), Value: look.Body(words.Say("sessions.at", "Time", look.Clock(s.At, now), "Ago", look.Ago(s.At, now)))},
-		look.Fact{Name: words.Say("sessions.so_far"), Value: look.Body(calls)},
-		look.Fact{Name: words.Say("filter.run"), Value: look.Plain(s.Run, look.Style{Mono: true, Color: look.Muted})},
-	))
+	facts := []look.Fact{
+		{Name: words.Say("card.program"), Value: look.Rows(-6, look.Plain(exe, look.Style{Mono: true}), look.Marked(tone, shape, assurance))},
+		{Name: words.Say("sessions.covers"), Value: look.Body(covers(s, now))},
+		{Name: words.Say("sessions.since"), Value: look.Body(words.Say("sessions.at", "Time", look.Clock(s.At, now), "Ago", look.Ago(s.At, now)))},
+		{Name: words.Say("sessions.so_far"), Value: look.Body(calls)},
+		{Name: words.Say("filter.run"), Value: look.Plain(s.Run, look.Style{Mono: true, Color: look.Muted})},
+	}
+	if s.Grant != "" {
+		facts = append(facts, look.Fact{Name: words.Say("grants.by"), Value: look.Rows(-6, look.Plain(s.Grant, look.Style{Mono: true, Color: look.Muted}), look.Quiet(words.Say("grants.ends_with")))})
+	}
+	rows = append(rows, look.Facts(facts...))
 	return look.NewPanel(look.Rows(4, rows...))
 }
 
@@ -164,7 +173,7 @@ func covers(s api.Session, now time.Time) string {
 	case "action":
 		text = words.Say("sessions.covers_action", "Tool", tool)
 	case "arguments":
-		text = words.Say("sessions.covers_arguments", "Tool", tool, "Card", s.Card)
+		text = words.Say("sessions.covers_arguments", "Tool", tool, "Card", cmp.Or(s.Card, s.Grant))
 	}
 	if s.Until.IsZero() {
 		return text + " " + words.Say("sessions.until_end")

@@ -2,6 +2,7 @@ package sessions_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,20 @@ import (
 
 type daemon struct {
 	list    []api.Session
+	grants  []api.Grant
 	revoked []string
 	err     error
+}
+
+func (d *daemon) Grants(context.Context) ([]api.Grant, error) { return d.grants, d.err }
+
+func (d *daemon) RevokeGrant(_ context.Context, grant string) error {
+	d.revoked = append(d.revoked, grant)
+	if d.err == nil {
+		d.grants = slices.DeleteFunc(d.grants, func(g api.Grant) bool { return g.Grant == grant })
+		d.list = slices.DeleteFunc(d.list, func(s api.Session) bool { return s.Grant == grant })
+	}
+	return d.err
 }
 
 func (d *daemon) Sessions(context.Context) ([]api.Session, error) { return d.list, d.err }
