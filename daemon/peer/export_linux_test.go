@@ -1,4 +1,13 @@
 package peer
 
 // UnitOf reads the text of /proc/PID/cgroup.
-var UnitOf = unitOf
+func UnitOf(text string) string { return unitOfGroup(groupOf(text)) }
+
+// UnattendedGroup says by what a control group was made where no person can sit.
+var UnattendedGroup = unattended
+
+// SSHLogin reads what the login manager wrote of a session.
+var SSHLogin = sshLogin
+
+// TerminalOf reads a device number.
+var TerminalOf = terminalOf

@@ -28,6 +28,8 @@ type Config struct {
 	Rpm    string // optional; the rpm program, /usr/bin/rpm by default; asked only where nobody but root can change it
 	Snap   string // optional; folder of the snaps' mounts, /snap by default
 
+	Sessions string // optional; where the login manager writes down who logged in, /run/systemd/sessions by default
+
 	// Flatpak holds the folders of Flatpak's installations; by default the system's and the user's.
 	Flatpak []string // optional
 }
@@ -36,6 +38,7 @@ func (c *Config) complete() {
 	c.Dpkg = cmp.Or(c.Dpkg, "/var/lib/dpkg/info")
 	c.Rpm = cmp.Or(c.Rpm, "/usr/bin/rpm")
 	c.Snap = cmp.Or(c.Snap, "/snap")
+	c.Sessions = cmp.Or(c.Sessions, "/run/systemd/sessions")
 	if c.Flatpak == nil {
 		c.Flatpak = []string{"/var/lib/flatpak"}
 		if dir, err := os.UserHomeDir(); err == nil {
