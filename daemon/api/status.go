@@ -16,6 +16,7 @@ type Status struct {
 	Problem string   `json:"problem,omitempty"` // of the journal
 	Head    *Head    `json:"head,omitempty"`
 	Refused *Refused `json:"refused,omitempty"` // nil where nothing was
+	Doubts  *Doubts  `json:"doubts,omitempty"`  // nil where there was none
 
 	RefusedClients *RefusedClients `json:"refused_clients,omitempty"` // nil where nothing was
 
@@ -38,10 +39,19 @@ type Status struct {
 // Refused counts what was turned away at the operator's socket since the daemon started. Whoever looks at the status should see that somebody tries.
 type Refused struct {
 	WrongProofs int       `json:"wrong_proofs"`      // wrong passphrases, and tickets of other processes
-	Agents      int       `json:"agents"`            // callers that are agents, were started by one, are traced, or cannot be told
+	Agents      int       `json:"agents"`            // callers that are agents, were started by one or where no person sits, are traced, or cannot be told
 	Last        time.Time `json:"last"`              // the newest of both
 	LastPID     int       `json:"last_pid,omitzero"` // and the process it came from
 	LastCode    Code      `json:"last_code"`
+	LastWhy     string    `json:"last_why,omitempty"` // in words
+}
+
+// Doubts counts requests with the right passphrase that were taken from where a person could hardly be sitting, since the daemon started.
+type Doubts struct {
+	Count   int       `json:"count"`
+	Last    time.Time `json:"last"`
+	LastPID int       `json:"last_pid"`
+	LastWhy string    `json:"last_why"` // in words
 }
 
 // RefusedClients counts the HTTP requests of agents that came without a token that counts, since the daemon started.

@@ -3,7 +3,8 @@
 // Promises:
 //   - Nothing that reads cards or activity, or changes anything, happens without the operator's proof in that very request (architecture, section 9). Status, lock, and making a
 //     vault where there is none need none.
-//   - A peer of another user is refused, and so is an agent, one with an agent among its ancestors, and one of whom that cannot be told, even with the right passphrase.
+//   - A peer of another user is refused, and so is an agent, one with an agent among its ancestors, and one of whom that cannot be told, even with the right passphrase. So is whoever asks for
+//     more than status and lock from where nobody can be sitting (Origin).
 //   - A ticket counts only for the live process that earned it by the passphrase, for its lifetime, and until the next lock (Tickets).
 //   - An answer names exactly one code of package api; its HTTP status comes from the table there.
 //   - A secret never stands in an answer, an error or a log line.
@@ -163,6 +164,12 @@ type Ancestry interface {
 	AgentAmong(p Peer) (run string, found bool, err error)
 }
 
+// Origin says what speaks against a person's sitting at a caller that is not known as an agent's. In words, which go on after "it"; the zero value says that nothing does.
+type Origin struct {
+	Refused string // why it may not decide: nobody can be there, or only an agent
+	Doubt   string // what the person should see of it
+}
+
 // Peer is the process on the other end of the operator's socket, by the kernel's word at the time when it connected.
 type Peer struct {
 	UID   int
@@ -251,12 +258,15 @@ type Config struct {
 	Prover      Prover
 	Ancestry    Ancestry
 	Tickets     *Tickets // optional: without it nobody earns a ticket. Prover has to take them
-	Now         func() time.Time
-	UID         func() int                                 // optional: whose requests are taken; os.Getuid
-	PeerOf      func(c net.Conn) (Peer, error)             // optional: the kernel's word; PeerOf
-	Refused     func(p Peer, code api.Code)                // optional: told of every wrong proof and of every caller that may not ask; must not block for long
-	Logger      *slog.Logger                               // optional
-	Translate   func(err error) (e *api.Error, known bool) // optional: errors of the parts that only the composition knows
+	// Origin is asked about every caller that proves itself by the passphrase; whoever holds a ticket was asked about when it was earned. Optional.
+	Origin    func(p Peer) Origin
+	Now       func() time.Time
+	UID       func() int                                 // optional: whose requests are taken; os.Getuid
+	PeerOf    func(c net.Conn) (Peer, error)             // optional: the kernel's word; PeerOf
+	Refused   func(p Peer, code api.Code, why string)    // optional: told of every wrong proof and of every caller that may not ask; must not block for long
+	Doubted   func(p Peer, why string)                   // optional: told of every caller that proved itself, and of whom Origin has a doubt; must not block for long
+	Logger    *slog.Logger                               // optional
+	Translate func(err error) (e *api.Error, known bool) // optional: errors of the parts that only the composition knows
 }
 
 // Server serves one operator socket.
@@ -286,7 +296,13 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Refused == nil {
-		cfg.Refused = func(Peer, api.Code) {}
+		cfg.Refused = func(Peer, api.Code, string) {}
+	}
+	if cfg.Origin == nil {
+		cfg.Origin = func(Peer) Origin { return Origin{} }
+	}
+	if cfg.Doubted == nil {
+		cfg.Doubted = func(Peer, string) {}
 	}
 	s := &Server{cfg: cfg}
 	s.http = &http.Server{

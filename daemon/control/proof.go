@@ -57,6 +57,22 @@ func (s *Server) admit(r *http.Request) (Peer, error) {
 	return p, nil
 }
 
+// attended refuses a caller at which nobody can be sitting, and returns what speaks against it short of that.
+func (s *Server) attended(p Peer) (doubt string, err error) {
+	o := s.cfg.Origin(p)
+	if o.Refused == "" {
+		return o.Doubt, nil
+	}
+	s.cfg.Logger.Warn("a caller at the operator socket has nobody sitting at it", "pid", p.PID, "why", o.Refused)
+	return "", api.Errorf(api.CodeAgentCaller, "you cannot be sitting at this: %s", o.Refused).WithHint("run it in a terminal that you opened yourself, on this machine's screen or from another machine")
+}
+
+// byTicket says whether a request shows a ticket. It belongs to one process, of which the question was asked when it earned it.
+func byTicket(r *http.Request) bool {
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return scheme == SchemeTicket
+}
+
 // prove checks the request's proof.
 func (s *Server) prove(r *http.Request, p Peer) (by, scheme string, err error) {
 	header := r.Header.Get("Authorization")

@@ -23,17 +23,19 @@ type request struct {
 	by     string // who proved presence; empty where no proof was asked for
 	scheme string // how
 	peer   Peer
+	doubt  string // of its origin
 }
 
 // answer is what a handler returns: a value for the body, or nil for none.
 type answerFunc func(r request) (any, error)
 
 // need says whether a call needs the operator's proof.
-type need bool
+type need int
 
 const (
-	proof   need = true
-	noProof need = false
+	proof    need = iota + 1
+	noProof       // whoever may use the socket
+	ownProof      // the passphrase is in the body and proves itself
 )
 
 func (s *Server) handler() http.Handler {
@@ -45,6 +47,9 @@ func (s *Server) handler() http.Handler {
 			var body any
 			if err == nil {
 				body, err = f(req)
+			}
+			if err == nil && req.doubt != "" {
+				s.cfg.Doubted(req.peer, req.doubt)
 			}
 			s.refused(w, r, err)
 			s.reply(w, body, err)
@@ -59,15 +64,18 @@ func (s *Server) handler() http.Handler {
 				s.reply(w, nil, err)
 				return
 			}
+			if req.doubt != "" {
+				s.cfg.Doubted(req.peer, req.doubt)
+			}
 			s.stream(w, req, f)
 		})
 	}
 
 	call("GET /v1/status", noProof, s.status)
-	call("POST /v1/vault/init", noProof, s.initVault)
-	call("POST /v1/vault/unlock", noProof, s.unlock) // the passphrase is in the body and proves itself
+	call("POST /v1/vault/init", ownProof, s.initVault)
+	call("POST /v1/vault/unlock", ownProof, s.unlock)
 	call("POST /v1/vault/lock", noProof, s.lock)
-	call("POST /v1/vault/passphrase", noProof, s.changePassphrase) // so does the old one
+	call("POST /v1/vault/passphrase", ownProof, s.changePassphrase) // the old one
 	call("POST /v1/proof", proof, func(request) (any, error) { return nil, nil })
 
 	call("POST /v1/ticket", proof, s.earnTicket)
@@ -142,6 +150,11 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, n need) (request, 
 		return request{}, err
 	}
 	req := request{Request: r, peer: p}
+	if n == ownProof || n == proof && !byTicket(r) {
+		if req.doubt, err = s.attended(p); err != nil {
+			return request{}, err
+		}
+	}
 	if n == proof {
 		if req.by, req.scheme, err = s.prove(r, p); err != nil {
 			return request{}, err
@@ -155,10 +168,11 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, err error) {
 	if err == nil {
 		return
 	}
-	switch code := s.translate(err).Code; code {
+	e := s.translate(err)
+	switch code := e.Code; code {
 	case api.CodeProofWrong, api.CodeTooManyTries, api.CodeAgentCaller: // a ticket that is over is nothing special
 		p, _ := r.Context().Value(peerKey{}).(Peer)
-		s.cfg.Refused(p, code)
+		s.cfg.Refused(p, code, e.Message)
 		if code == api.CodeAgentCaller {
 			w.Header().Set("Connection", "close") // it has nothing to ask here, and takes a place
 		}

@@ -34,7 +34,17 @@ type Family struct{ f family }
 
 // Met remembers an agent in a control group.
 func (f *Family) Met(id *peer.Identity, unit string) {
-	f.f.kin = append(f.f.kin, kin{id.Run, id.Agent, id.Chain, unit})
+	f.f.kin = append(f.f.kin, kin{id.Run, id.Agent, id.Chain, unit, 0})
+}
+
+// MetIn remembers an agent in a terminal's session.
+func (f *Family) MetIn(id *peer.Identity, session int) {
+	f.f.kin = append(f.f.kin, kin{id.Run, id.Agent, id.Chain, "", session})
+}
+
+// LeftInSession finds the agent in whose session a process was left.
+func (f *Family) LeftInSession(orphans []peer.Process, sessionOf func(int) int) (string, bool) {
+	return f.f.leftInSession(orphans, sessionOf)
 }
 
 // LeftBy finds the agent that a process was left by.

@@ -20,6 +20,7 @@ type kin struct {
 	agent     peer.Process
 	ancestors []peer.Process
 	unit      string // the control group that was made for it alone; empty where it shares one
+	session   int    // of its terminal, in the kernel's sense (credentials(7)); 0 where it has none that a program holds
 }
 
 // family remembers the agents of this daemon.
@@ -32,6 +33,10 @@ type family struct {
 // met remembers an agent.
 func (f *family) met(id *peer.Identity) {
 	unit, _ := peer.Unit(id.Agent.PID)
+	session := 0
+	if seat, err := peer.SeatOf(id.Agent.PID); err == nil && seat.Terminal >= 0 {
+		session = seat.Session
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.runs[id.Run] {
@@ -45,7 +50,7 @@ func (f *family) met(id *peer.Identity) {
 		f.kin = slices.Delete(f.kin, 0, 1)
 	}
 	f.runs[id.Run] = true
-	f.kin = append(f.kin, kin{id.Run, id.Agent, id.Chain, unit})
+	f.kin = append(f.kin, kin{id.Run, id.Agent, id.Chain, unit, session})
 }
 
 // leftBy finds the agent that a process was left by: an orphan, or a descendant of one, in the control group that was made for the agent, begun after it, and none of the agent's own
@@ -57,12 +62,35 @@ func (f *family) leftBy(root peer.Process, unit string, except ...string) (run s
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, k := range f.kin {
-		same := func(p peer.Process) bool { return p.PID == root.PID && p.Start == root.Start }
-		if k.unit == unit && !slices.Contains(except, k.run) && root.Start >= k.agent.Start && !slices.ContainsFunc(k.ancestors, same) {
+		if k.unit == unit && !slices.Contains(except, k.run) && root.Start >= k.agent.Start && !k.descends([]peer.Process{root}) {
 			return k.run, true
 		}
 	}
 	return "", false
+}
+
+// leftInSession finds the agent whose terminal's session an orphan is in, or what it was left by. Nobody joins a session but by being born there; only setsid(2) leads out of it. The terminal's own
+// shell is an ancestor of the agent, and so of whatever the person starts there.
+func (f *family) leftInSession(orphans []peer.Process, sessionOf func(pid int) int) (run string, found bool) {
+	f.mu.Lock()
+	kin := slices.Clone(f.kin)
+	f.mu.Unlock()
+	for _, k := range kin {
+		if k.session == 0 || k.descends(orphans) {
+			continue
+		}
+		if slices.ContainsFunc(orphans, func(p peer.Process) bool { return p.Start >= k.agent.Start && sessionOf(p.PID) == k.session }) {
+			return k.run, true
+		}
+	}
+	return "", false
+}
+
+// descends says whether the agent descends from one of these.
+func (k *kin) descends(from []peer.Process) bool {
+	return slices.ContainsFunc(k.ancestors, func(a peer.Process) bool {
+		return slices.ContainsFunc(from, func(p peer.Process) bool { return p.PID == a.PID && p.Start == a.Start })
+	})
 }
 
 // belongs finds the agent to which a process belongs: itself, an ancestor, or the one that left it behind. An error means that it cannot be told.
@@ -102,7 +130,17 @@ func (s *Server) belongs(pid int, start uint64) (run string, found bool, err err
 	} else if leftByUpstream(unit, own) {
 		return "what an upstream server left behind", true, nil
 	}
-	run, found = s.family.leftBy(root, unit)
+	if run, found := s.family.leftBy(root, unit); found {
+		return run, true, nil
+	}
+	below := chain[:1+slices.IndexFunc(chain, func(p peer.Process) bool { return p.PID == root.PID })]
+	run, found = s.family.leftInSession(below, func(pid int) int {
+		seat, err := peer.SeatOf(pid)
+		if err != nil { // it is gone, and no ancestor any more
+			return 0
+		}
+		return seat.Session
+	})
 	return run, found, nil
 }
 

@@ -38,6 +38,29 @@ func TestAProcessThatAnAgentLeftBehindIsStillItsOwn(t *testing.T) {
 	}
 }
 
+func TestAnOrphanInTheSessionOfAnAgentsTerminalIsItsOwn(t *testing.T) {
+	shell := peer.Process{PID: 40, Start: 90}
+	var f server.Family
+	f.MetIn(&peer.Identity{Run: "run_1", Agent: peer.Process{PID: 42, Start: 100}, Chain: []peer.Process{shell, {PID: 1, Start: 1}}}, 40)
+	f.MetIn(&peer.Identity{Run: "run_2", Agent: peer.Process{PID: 60, Start: 100}}, 0) // one without a terminal
+	sessions := map[int]int{50: 40, 51: 51, 40: 40, 70: 0}
+	for name, c := range map[string]struct {
+		orphans []peer.Process
+		left    bool
+	}{
+		"an orphan":                             {[]peer.Process{{PID: 50, Start: 120}}, true},
+		"a descendant that left the session":    {[]peer.Process{{PID: 51, Start: 130}, {PID: 50, Start: 120}}, true},
+		"what began before the agent":           {[]peer.Process{{PID: 50, Start: 99}}, false},
+		"what the person starts in that window": {[]peer.Process{{PID: 50, Start: 120}, shell}, false},
+		"an orphan that left the session":       {[]peer.Process{{PID: 51, Start: 120}}, false},
+		"one in no session":                     {[]peer.Process{{PID: 70, Start: 120}}, false},
+	} {
+		if run, left := f.LeftInSession(c.orphans, func(pid int) int { return sessions[pid] }); left != c.left || left && run != "run_1" {
+			t.Errorf("%s: %q, %t", name, run, left)
+		}
+	}
+}
+
 func TestWhatAnUpstreamServerLeftBehindIsNotTheOperator(t *testing.T) {
 	const own, terminal = "/user@1000.service/app.slice/singlepass.service", "/user@1000.service/app.slice/vte-spawn-1.scope"
 	for name, c := range map[string]struct {

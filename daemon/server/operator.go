@@ -71,7 +71,7 @@ func (o *operatorSide) Status() api.Status {
 			st.Problem = err.Error()
 		}
 	}
-	st.Refused, st.RefusedClients = s.tries.seen(), s.clients.seen()
+	st.Refused, st.Doubts, st.RefusedClients = s.tries.seen(), s.tries.doubtful(), s.clients.seen()
 	if info.State == vault.Locked {
 		st.LockedCalls = s.locked.seen()
 	}

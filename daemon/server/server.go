@@ -221,7 +221,7 @@ func (s *Server) listen(cfg Config) (err error) {
 	parts := &operatorSide{s}
 	if s.control, err = control.New(control.Config{
 		Daemon: parts, Vault: parts, Credentials: parts, Hosts: parts, Approvals: parts, Activity: parts, Verdicts: parts, Sessions: parts, Actions: parts, Upstreams: parts, Journal: parts, Settings: parts, HTTPClients: parts, Grants: parts,
-		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Now: time.Now, Logger: cfg.Logger, Translate: translate,
+		Prover: s.tickets, Tickets: s.tickets, Ancestry: parts, PeerOf: s.peerOf, Refused: s.refused, Origin: parts.Origin, Doubted: s.doubted, Now: time.Now, Logger: cfg.Logger, Translate: translate,
 	}); err != nil {
 		return err
 	}

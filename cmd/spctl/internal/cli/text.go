@@ -16,6 +16,14 @@ func plural(n int, thing, hint string) string {
 	return fmt.Sprintf("%d %ss%s", n, thing, hint)
 }
 
+// because puts a reason in words after what it is the reason of, where there is one.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
 // local shows a time to a person.
 func local(t time.Time) string {
 	if t.IsZero() {

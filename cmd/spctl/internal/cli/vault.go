@@ -214,7 +214,10 @@ func (a *app) printStatus(s api.Status) error {
 	row("waiting for you", "%s", plural(s.Pending, "card", " (see spctl approvals)"))
 	row("unknown outcomes", "%s", plural(s.Unknown, "execution", " (see spctl activity --state unknown)"))
 	if r := s.Refused; r != nil {
-		row("refused", "since the daemon started, wrong proofs: %d, callers that may not ask: %d; the last at %s from process %d", r.WrongProofs, r.Agents, r.Last.Local().Format("15:04:05"), r.LastPID)
+		row("refused", "since the daemon started, wrong proofs: %d, callers that may not ask: %d; the last at %s from process %d%s", r.WrongProofs, r.Agents, r.Last.Local().Format("15:04:05"), r.LastPID, because(r.LastWhy))
+	}
+	if d := s.Doubts; d != nil {
+		row("in doubt", "taken since the daemon started, from where you could hardly be: %d; the last at %s from process %d%s", d.Count, d.Last.Local().Format("15:04:05"), d.LastPID, because(d.LastWhy))
 	}
 	if r := s.RefusedClients; r != nil {
 		row("refused HTTP", "since the daemon started, requests of agents without a token that counts: %d; the last at %s from process %d (%s): %s",
