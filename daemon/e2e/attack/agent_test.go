@@ -150,7 +150,21 @@ func (s *stand) agentBy(way string) *agent {
 // agentOf starts one that is that program.
 func (s *stand) agentOf(program, way string) *agent {
 	s.t.Helper()
-	cmd := s.command(program)
+	return s.agentBegun(s.command(program), way)
+}
+
+// agentIn starts an agent in a terminal, as its session's first program.
+func (s *stand) agentIn(terminal *os.File) *agent {
+	s.t.Helper()
+	cmd := s.command("agent")
+	cmd.ExtraFiles = []*os.File{terminal}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, true, 3
+	return s.agentBegun(cmd, filepath.Join(s.bin, "spctl"))
+}
+
+// agentBegun starts an agent by a command.
+func (s *stand) agentBegun(cmd *exec.Cmd, way string) *agent {
+	s.t.Helper()
 	cmd.Env = append(cmd.Env, "ATTACK_ROLE=agent "+way)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

@@ -33,6 +33,9 @@ const (
 
 // installed is where the programs of all tests lie, as root installs them.
 var installed = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("ATTACK_INSTALLED"); dir != "" {
+		return dir, nil
+	}
 	dir, err := os.MkdirTemp("", "sp")
 	if err != nil {
 		return "", err
@@ -63,7 +66,7 @@ func TestMain(m *testing.M) {
 		os.Exit(play(role))
 	}
 	code := m.Run()
-	if dir, err := installed(); err == nil || dir != "" {
+	if dir, err := installed(); (err == nil || dir != "") && os.Getenv("ATTACK_INSTALLED") == "" {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -113,6 +116,15 @@ func startTarget(t *testing.T) *target {
 // begin installs everything, and leaves an unlocked vault with one accepted contract, pay.
 func begin(t *testing.T, env ...string) *stand {
 	t.Helper()
+	s := prepare(t, env...)
+	s.start()
+	s.furnish()
+	return s
+}
+
+// prepare makes a stand whose daemon does not run yet.
+func prepare(t *testing.T, env ...string) *stand {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root can install the programs as they should be, and become the user")
 	}
@@ -130,18 +142,22 @@ func begin(t *testing.T, env ...string) *stand {
 	}
 	s := &stand{t: t, bin: bin, dir: dir, home: filepath.Join(dir, "h"), target: startTarget(t), env: env}
 	s.write("passphrase", passphrase+"\n")
-	s.start()
-	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "DBUS_SESSION_BUS_ADDRESS=") }) {
+	return s
+}
+
+// furnish makes the vault and what is in it.
+func (s *stand) furnish() {
+	s.t.Helper()
+	if slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "DBUS_SESSION_BUS_ADDRESS=") }) {
 		s.spctl("init")
 	} else {
 		s.spctl("init", "--no-keyring")
 	}
 	s.spctl("credential", "add", "bank", "--kind", "bearer", "--target", s.target.URL, "--value-file", s.write("token", canary))
-	if err := os.Remove(filepath.Join(dir, "token")); err != nil {
-		t.Fatal(err)
+	if err := os.Remove(filepath.Join(s.dir, "token")); err != nil {
+		s.t.Fatal(err)
 	}
 	s.spctl("action", "accept", s.write("pay.yaml", s.contract("/v1/pay")))
-	return s
 }
 
 func (s *stand) contract(path string) string {
