@@ -18,6 +18,9 @@ import (
 
 func init() { roles["keyring"] = readKeyring }
 
+// withKeyring stands in the environment where there is a keyring for the vault.
+const withKeyring = "ATTACK_KEYRING=yes"
+
 // readKeyring reads everything of ours that the open keyring holds, as any program of the user can.
 func readKeyring([]string) error {
 	bus, err := dbus.ConnectSessionBus()
@@ -71,7 +74,7 @@ func keyring(t *testing.T) []string {
 			t.Fatal(err)
 		}
 	}
-	s.env = []string{"LANG=C.UTF-8", "XDG_DATA_HOME=" + dir + "/data", "XDG_RUNTIME_DIR=" + dir + "/run"}
+	s.env = []string{withKeyring, "LANG=C.UTF-8", "XDG_DATA_HOME=" + dir + "/data", "XDG_RUNTIME_DIR=" + dir + "/run"}
 	bus := s.command("/usr/bin/dbus-daemon", "--session", "--nofork", "--print-address")
 	out, err := bus.StdoutPipe()
 	if err != nil {

@@ -148,7 +148,7 @@ func prepare(t *testing.T, env ...string) *stand {
 // furnish makes the vault and what is in it.
 func (s *stand) furnish() {
 	s.t.Helper()
-	if slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "DBUS_SESSION_BUS_ADDRESS=") }) {
+	if slices.Contains(s.env, withKeyring) {
 		s.spctl("init")
 	} else {
 		s.spctl("init", "--no-keyring")
