@@ -72,6 +72,7 @@ type Ledger struct {
 	Requests    int   // whole requests
 	Effects     int   // times that it acted
 	Decided     bool  // it sent all that decides the outcome
+	Resumes     int   // times that it was asked to go on with an answer that had broken off; no such request can make it act
 }
 
 // Harness makes targets.
@@ -96,6 +97,12 @@ type Taking interface {
 	Taking()
 }
 
+// Resuming is a Harness whose targets can be asked to go on with an answer that broke off: where they were and answered, the channel says so.
+type Resuming interface {
+	Harness
+	Resuming()
+}
+
 var errLimit = errors.New("the test's limit")
 
 // Run holds the channel of h to every case, and the table of what it says to the file golden.
@@ -117,10 +124,14 @@ func Run(t *testing.T, h Harness, golden string) {
 					}
 					o, l := attempt(t, target, c)
 					_, taking := h.(Taking)
-					judge(t, c, o, l, taking)
+					_, resuming := h.(Resuming)
+					judge(t, c, o, l, taking, resuming)
 					verdict, told := string(o.Verdict), address.ReplaceAllString(o.Reason, "ADDRESS")
 					if b == AfterConnect && !sideEffect && f != Hang && l.Bytes == 0 { // a pool may notice before the request has the connection, or after
 						verdict, told = "unknown or not_sent", ""
+					}
+					if resuming && f == Kill && b == MidAnswer { // who takes the next connection of a process that is killed is a matter of chance
+						told = again.ReplaceAllString(told, "$1")
 					}
 					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", f, b, class, l.Requests, l.Effects, verdict, told)
 				}) && whole
@@ -158,6 +169,7 @@ func Run(t *testing.T, h Harness, golden string) {
 
 var (
 	address  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	again    = regexp.MustCompile(`(could not be taken up again).*$`)
 	trailing = regexp.MustCompile(`(?m) +$`)
 )
 
@@ -177,7 +189,7 @@ func attempt(t *testing.T, target Target, c Case) (channel.Outcome, Ledger) {
 	return o, target.Ledger()
 }
 
-func judge(t *testing.T, c Case, o channel.Outcome, l Ledger, taking bool) {
+func judge(t *testing.T, c Case, o channel.Outcome, l Ledger, taking, resuming bool) {
 	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -204,6 +216,9 @@ func judge(t *testing.T, c Case, o channel.Outcome, l Ledger, taking bool) {
 	default:
 		fail("%q is no verdict", o.Verdict)
 	}
+	if l.Resumes > 0 && !resuming {
+		fail("the target was asked to go on, and says of nothing that it can")
+	}
 	answered := o.Verdict == channel.Success || o.Verdict == channel.TargetError
 	if answered != (o.Result != nil) {
 		fail("a result belongs to an answer and to nothing else")
@@ -228,6 +243,12 @@ func judge(t *testing.T, c Case, o channel.Outcome, l Ledger, taking bool) {
 		}
 	case AfterRequest, MidAnswer:
 		effects = 1
+		if c.Boundary == MidAnswer && resuming && (c.Fault == Close || c.Fault == Reset) {
+			want = []channel.Verdict{channel.Success} // it was there to be asked
+			if l.Resumes != 1 {
+				fail("the target was asked to go on %d times", l.Resumes)
+			}
+		}
 	case AfterVerdict, AfterAnswer:
 		effects, want = 1, []channel.Verdict{channel.Success}
 		if taking {

@@ -21,6 +21,7 @@ type reply struct {
 	status  int      // of HTTP; 0 on a pipe
 	body    string   // what a server said that refused the POST
 	asked   []string // what the upstream asked of us, and was refused
+	resumed bool     // the stream broke, and the answer came when it was taken up again
 }
 
 func unsent(format string, args ...any) reply {
@@ -115,6 +116,9 @@ func (r reply) outcome(q channel.Request, l link) channel.Outcome {
 	note := ""
 	if len(r.asked) > 0 {
 		note = "the upstream asked for " + printable(strings.Join(r.asked, ", "), 300) + ", which was refused"
+	}
+	if r.resumed {
+		note = join(note, "the stream broke before the answer, which came when it was taken up again")
 	}
 	o := channel.Outcome{Verdict: r.verdict, Reason: join(r.reason, note), Status: r.status}
 	if r.verdict != "" {

@@ -25,13 +25,23 @@ func TestConformanceOverHTTP(t *testing.T) {
 	conformance.Run(t, harness{http: true}, "testdata/conformance_http.txt")
 }
 
-type harness struct{ http bool }
+// At 2025-11-25 an answer can be a stream that says from where it can be taken up again.
+func TestConformanceOverAStreamThatCanBeTakenUpAgain(t *testing.T) {
+	conformance.Run(t, resuming{harness{http: true, stream: true}}, "testdata/conformance_stream.txt")
+}
+
+type harness struct{ http, stream bool }
+
+type resuming struct{ harness }
+
+func (resuming) Resuming() {}
 
 // running is a target and what it reported.
 type running struct {
 	t       *testing.T
 	c       conformance.Case
 	rig     *rig
+	call    int // the number of the connection that the call goes over
 	listens chan string
 	hanging chan struct{}
 	done    chan struct{} // closed when the report has ended
@@ -53,12 +63,12 @@ func (h harness) Start(t *testing.T, c conformance.Case) conformance.Target {
 	case !h.http && c.Boundary == conformance.AfterConnect && c.Fault == conformance.Kill: // its pipe is closed like that of one that lives, and its death may be noticed first
 		return nil
 	}
-	r := &running{t: t, c: c, listens: make(chan string, 1), hanging: make(chan struct{}), done: make(chan struct{})}
+	r := &running{t: t, c: c, call: callAt(h.stream), listens: make(chan string, 1), hanging: make(chan struct{}), done: make(chan struct{})}
 	control, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(order{c, control.Addr().String(), h.http})
+	text, err := json.Marshal(order{c, control.Addr().String(), h.http, h.stream})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +100,7 @@ func (r *running) dial(ctx context.Context, network, address string) (net.Conn, 
 	r.dials++
 	n := r.dials
 	r.mu.Unlock()
-	if err != nil || n != 3 || r.c.Boundary != conformance.AfterConnect || r.c.Fault == conformance.Hang {
+	if err != nil || n != r.call || r.c.Boundary != conformance.AfterConnect || r.c.Fault == conformance.Hang {
 		return conn, err
 	}
 	r.mu.Lock()
@@ -189,6 +199,8 @@ func (r *running) take(e report) {
 		r.ledger.Requests++
 	case "effect":
 		r.ledger.Effects++
+	case "resumed":
+		r.ledger.Resumes++
 	case "decided":
 		r.ledger.Decided = true
 	case "silent":

@@ -12,6 +12,8 @@
 //   - success and target_error are said only if the upstream's own answer to this very request came whole: a result (isError decides which), or a JSON-RPC error, or an HTTP status by which
 //     the server itself refuses the POST. An error that another client made further up (-32005, a timeout or a closed connection passed on by a gateway) is not that: it is unknown.
 //   - Everything else is unknown: a child that died, a stream that ended, 5xx without an answer, a limit that passed, an answer that cannot be read.
+//   - A stream of events that broke before the answer is taken up again where the upstream named a place in it (Last-Event-ID, up to 2025-11-25): by a GET, which holds no message. Only the answer to this very
+//     request counts then, and without it the outcome is as unknown as before. The numbers of requests begin at a place of chance, so that what an upstream kept for an earlier daemon is no answer.
 //   - The upstream is never told that a call was cancelled: nothing is sent but the call.
 //   - The result is the upstream's own bytes, scrubbed of the secrets that the upstream was given; numbers, unknown content types, _meta and structuredContent stay as they came.
 //   - A resource or prompt that is read is one resources/read or prompts/get, and comes back as the upstream's bytes inside a result of ours; in a resource's contents each URI gets the upstream's address before
@@ -21,12 +23,13 @@
 // A program runs with a small environment, its credentials of kind env in it and nowhere else, in a process group of its own, and is killed with it (on Linux also when the daemon
 // dies). Suspend stops all of them, each as soon as no call is under way. What it writes to standard error goes to the log, bounded and scrubbed.
 //
-// Non-promises: a program of the same user can read another's environment; the secrets that a child was given cannot be wiped in it, and Go keeps its own copies as strings. A stream that broke is
-// not resumed by Last-Event-ID. The package freezes no format.
+// Non-promises: a program of the same user can read another's environment; the secrets that a child was given cannot be wiped in it, and Go keeps its own copies as strings. The package freezes no format.
 package mcpchan
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -100,6 +103,10 @@ func New(cfg Config) (*Channel, error) {
 		cfg.Readable = func(string) {}
 	}
 	c := &Channel{cfg: cfg, servers: map[string]*server{}, suspended: "the vault is locked"}
+	// Some servers take no number of more than 32 bits.
+	var some [4]byte
+	_, _ = rand.Read(some[:]) // does not fail
+	c.ids = uint64(binary.BigEndian.Uint32(some[:]) >> 2)
 	c.base, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -141,7 +148,9 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	p := &pending{progress: r.Progress}
 	q := request{method: m.Method, name: about(*m), pending: p}
 	if m.Method == "" {
-		err = listing.holds(*m)
+		var tool Listed
+		tool, err = listing.holds(*m)
+		q.header = paramFields(tool.headers, m.Arguments)
 		q.method, q.params = "tools/call", callParams(l.revision(), c.cfg.Version, r, p)
 	} else {
 		err = s.mayRead(connecting, l, &r)
@@ -154,17 +163,17 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 }
 
 // holds checks that the tool is still the one that was accepted.
-func (l *Listing) holds(m effect.MCPCall) error {
+func (l *Listing) holds(m effect.MCPCall) (Listed, error) {
 	for _, t := range l.Tools {
 		if t.Tool.Name != m.Tool {
 			continue
 		}
 		if t.Pin != m.Pin {
-			return fmt.Errorf("the upstream %s describes its tool %q otherwise than when it was accepted: look at spctl upstream tools %s", m.Upstream, m.Tool, m.Upstream)
+			return t, fmt.Errorf("the upstream %s describes its tool %q otherwise than when it was accepted: look at spctl upstream tools %s", m.Upstream, m.Tool, m.Upstream)
 		}
-		return nil
+		return t, nil
 	}
-	return fmt.Errorf("the upstream %s no longer has the tool %q", m.Upstream, m.Tool)
+	return Listed{}, fmt.Errorf("the upstream %s no longer has the tool %q", m.Upstream, m.Tool)
 }
 
 // List asks an upstream what it has.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/effect"
 )
 
 // The revisions that are spoken. Anything from statelessRevision on has no handshake and no session.
@@ -66,8 +67,9 @@ func (m *message) answers(id uint64) bool {
 // request is one JSON-RPC request of ours.
 type request struct {
 	method  string
-	name    string // what it is about, where the method has such a thing: the tool's name
-	params  []byte // a JSON object
+	name    string         // what it is about, where the method has such a thing: the tool's name
+	params  []byte         // a JSON object
+	header  []effect.Field // that go with it over HTTP
 	pending *pending
 }
 

@@ -31,6 +31,8 @@ type Listed struct {
 	Tool upstream.Tool
 	Pin  string
 	Err  error // why the tool cannot be used; nil if it can
+
+	headers []paramHeader // arguments that go into headers of the request too
 }
 
 // link is a way to an upstream that was made: a process, or a session at a URL.
@@ -331,8 +333,8 @@ func (s *server) list(ctx context.Context, l link, r *channel.Request) (*Listing
 			if err == nil {
 				one.Pin, one.Err = t.Pin()
 			}
-			if one.Err == nil && s.def.HTTP() && h.revision >= statelessRevision && strings.Contains(string(t.InputSchema), `"x-mcp-header"`) {
-				one.Err = errors.New("the tool wants arguments in headers of the request, which this version does not send")
+			if one.Err == nil && s.def.HTTP() && h.revision >= statelessRevision {
+				one.headers, one.Err = paramHeaders(t.InputSchema)
 			}
 			if slices.ContainsFunc(out.Tools, func(o Listed) bool { return o.Tool.Name == t.Name }) {
 				one.Err, one.Pin = fmt.Errorf("the upstream lists %q twice", clip(t.Name, 80)), ""

@@ -102,12 +102,14 @@ func headerText(s string) string {
 func (h *session) call(ctx context.Context, q request, r *channel.Request) reply {
 	id := h.c.nextID()
 	post := h.post(r, q.method, q.name, q.wire(id))
+	post.Effect.HTTP.Header = append(post.Effect.HTTP.Header, q.header...)
 	if deadline, ok := ctx.Deadline(); ok { // the channel beneath has a limit of its own
 		post.Limits.Total = time.Until(deadline) + time.Second
 	}
 	var got reply
+	stream := newEvents()
 	o := h.c.cfg.HTTP.Exchange(ctx, post, func(a httpchan.Answer) channel.Outcome {
-		got = h.take(ctx, a, id, q, r)
+		got = h.take(ctx, a, id, q, r, stream)
 		return channel.Outcome{Verdict: channel.Success}
 	})
 	if o.Verdict != channel.Success {
@@ -116,16 +118,107 @@ func (h *session) call(ctx context.Context, q request, r *channel.Request) reply
 			got.reason = "the request was sent, and no answer came: " + why(ctx)
 		}
 	}
+	if get, ok := resuming(post, q, stream); ok {
+		got = h.resume(ctx, get, id, q, r, stream)
+	}
 	got.asked = q.pending.asked()
 	return got
 }
 
+// resuming makes of a request the GET by which the stream of its answer can be taken up where it broke (2025-11-25, Streamable HTTP, resumability). It holds no message: it asks for what the server has to
+// say, and nothing can be done by it a second time. Revisions from 2026-07-28 on have no such thing. ok is false where nothing broke, or no place was named.
+func resuming(post channel.Request, q request, stream *events) (get channel.Request, ok bool) {
+	if stream.broke == "" || stream.last == "" || len(stream.last) > longestEvent || q.method == "initialize" {
+		return get, false
+	}
+	for _, c := range []byte(stream.last) {
+		if c < ' ' || c >= 0x7f {
+			return get, false
+		}
+	}
+	header := []effect.Field{{Name: "Accept", Value: "text/event-stream"}}
+	for _, f := range post.Effect.HTTP.Header {
+		switch f.Name {
+		case "Mcp-Protocol-Version":
+			if f.Value >= statelessRevision {
+				return get, false
+			}
+			header = append(header, f)
+		case "Mcp-Session-Id": // as it was when the request was made, whatever became of it here
+			header = append(header, f)
+		}
+	}
+	get = post
+	get.Effect.HTTP = &effect.HTTPRequest{Method: "GET", URL: post.Effect.HTTP.URL, Header: header}
+	return get, strings.TrimSpace(stream.last) == stream.last
+}
+
+// resume takes a stream up again until the answer to the request came, it broke without having gone on, or the attempt's time is over. Only the answer to this very request counts; everything else leaves the
+// outcome as unknown as the break made it.
+func (h *session) resume(ctx context.Context, get channel.Request, id uint64, q request, r *channel.Request, stream *events) reply {
+	header := get.Effect.HTTP.Header
+	broke := stream.broke
+	failed := func(format string, args ...any) reply {
+		stream.broke = ""
+		return lost("the request was sent, and the stream ended before its answer: %s; %s", broke, fmt.Sprintf(format, args...))
+	}
+	var got reply
+	for range maxResumes {
+		from := stream.last
+		if !rest(ctx, stream.pause) {
+			return lost("the request was sent, and no answer came: %s", why(ctx))
+		}
+		get.Effect.HTTP.Header = append(header[:len(header):len(header)], effect.Field{Name: "Last-Event-ID", Value: from})
+		if deadline, ok := ctx.Deadline(); ok {
+			get.Limits.Total = time.Until(deadline) + time.Second
+		}
+		o := h.c.cfg.HTTP.Exchange(ctx, get, func(a httpchan.Answer) channel.Outcome {
+			media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+			if a.Status != 200 || media != "text/event-stream" {
+				got = failed("the upstream does not take it up again (HTTP %d)", a.Status)
+			} else {
+				got = h.follow(ctx, a, id, q, r, stream)
+			}
+			return channel.Outcome{Verdict: channel.Success}
+		})
+		switch {
+		case ctx.Err() != nil && got.message == nil:
+			return lost("the request was sent, and no answer came: %s", why(ctx))
+		case o.Verdict != channel.Success:
+			return failed("it could not be taken up again: %s", o.Reason)
+		case got.message != nil:
+			got.resumed = true
+			return got
+		case stream.broke == "":
+			return got
+		case stream.last == from:
+			return failed("taken up again, it ended once more: %s", stream.broke)
+		}
+	}
+	return failed("it broke more than %d times", maxResumes)
+}
+
+// rest waits, unless ctx ends before.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // take reads an answer.
-func (h *session) take(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request) reply {
+func (h *session) take(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request, stream *events) reply {
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	switch {
 	case a.Status == 200 && media == "text/event-stream":
-		return h.follow(ctx, a, id, q, r)
+		return h.follow(ctx, a, id, q, r, stream)
 	case a.Status == 202 || a.Status == 204:
 		return lost("the upstream answered HTTP %d, which has no answer in it", a.Status)
 	}
@@ -170,14 +263,17 @@ func (h *session) keep(id string) {
 }
 
 // follow takes a stream of events up to the answer.
-func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request) reply {
-	events := newEvents(a.Body)
+func (h *session) follow(ctx context.Context, a httpchan.Answer, id uint64, q request, r *channel.Request, events *events) reply {
+	events.from(a.Body)
 	for {
 		data, err := events.next()
 		if err != nil && ctx.Err() != nil {
 			return lost("the request was sent, and no answer came: %s", why(ctx))
 		}
 		if err != nil {
+			if !errors.Is(err, errStream) && !errors.Is(err, errEvent) {
+				events.broke = ended(err)
+			}
 			return lost("the request was sent, and the stream ended before its answer: %s", ended(err))
 		}
 		m, err := readMessage(data)

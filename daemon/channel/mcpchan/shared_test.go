@@ -39,6 +39,10 @@ func (r *rig) read(method, pin, params string) (channel.Outcome, string) {
 
 // onTheWire is an upstream at a URL whose results are given by the method.
 func onTheWire(t *testing.T, answer func(method string) string) *rig {
+	return onTheWireWith(t, func(_ *http.Request, method string) string { return answer(method) })
+}
+
+func onTheWireWith(t *testing.T, answer func(q *http.Request, method string) string) *rig {
 	return overHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		var m struct {
 			ID     json.RawMessage
@@ -48,7 +52,7 @@ func onTheWire(t *testing.T, answer func(method string) string) *rig {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		text := answer(m.Method)
+		text := answer(q, m.Method)
 		if m.Method == "server/discover" && text == "" {
 			text = `{"supportedVersions":["2026-07-28"],"capabilities":{"resources":{},"prompts":{}}}`
 		}

@@ -23,6 +23,15 @@ type order struct {
 	Case    conformance.Case
 	Control string // where it reports
 	HTTP    bool
+	Stream  bool // it speaks 2025-11-25, and answers the call by a stream of events
+}
+
+// callAt is the number of the connection that the call goes over: before it come the probe and the listing, and with a handshake that and its confirmation.
+func callAt(stream bool) int {
+	if stream {
+		return 5
+	}
+	return 3
 }
 
 // report is one line of a target's report.
@@ -37,6 +46,8 @@ type target struct {
 	order
 	control net.Conn
 	told    chan struct{} // the channel has its connection
+	answer  string        // to the call, for whoever asks to go on with it
+	l       net.Listener
 }
 
 // conformanceTarget runs in a process of its own.
@@ -188,6 +199,7 @@ func (t *target) serveHTTP() {
 	if err != nil {
 		panic(err)
 	}
+	t.l = l
 	t.say("listening", 0, "http://"+l.Addr().String()+"/mcp")
 	for n := 1; ; n++ {
 		c, err := l.Accept()
@@ -198,7 +210,7 @@ func (t *target) serveHTTP() {
 	}
 }
 
-// serveConn takes the one request of a connection. The third is the call: before it come the probe and the listing.
+// serveConn takes the one request of a connection.
 func (t *target) serveConn(c *net.TCPConn, n int) {
 	end := func() {
 		if t.Case.Fault == conformance.Reset {
@@ -206,7 +218,11 @@ func (t *target) serveConn(c *net.TCPConn, n int) {
 		}
 		_ = c.Close()
 	}
-	call := n > 2 && !t.at(conformance.BeforeConnect)
+	call := n >= callAt(t.Stream) && !t.at(conformance.BeforeConnect)
+	if call && t.answer != "" {
+		t.resume(c)
+		return
+	}
 	if call {
 		t.say("connection", 0, "")
 	}
@@ -252,8 +268,19 @@ func (t *target) serveConn(c *net.TCPConn, n int) {
 	}
 	if !call {
 		result := listed
-		if m.Method == "server/discover" {
+		switch {
+		case m.Method == "server/discover" && t.Stream:
+			_, _ = io.WriteString(c, answer(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)))
+			_ = c.Close()
+			return
+		case m.Method == "server/discover":
 			result = `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`
+		case m.Method == "initialize":
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`
+		case m.Method == "notifications/initialized":
+			_, _ = io.WriteString(c, "HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			_ = c.Close()
+			return
 		}
 		_, _ = io.WriteString(c, answer(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)))
 		_ = c.Close()
@@ -267,7 +294,15 @@ func (t *target) serveConn(c *net.TCPConn, n int) {
 		return
 	}
 	text := answer(charged(m.ID, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))
+	if t.Stream {
+		t.answer = streamHead + "id: 2\ndata: " + charged(m.ID, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) + "\n\n"
+		text = t.answer
+	}
 	if t.at(conformance.MidAnswer) {
+		if t.Stream {
+			t.asksBetween(c)
+			text = text[len(streamHead):]
+		}
 		_, _ = io.WriteString(c, text[:len(text)-20])
 		t.fail(end)
 		return
@@ -275,4 +310,36 @@ func (t *target) serveConn(c *net.TCPConn, n int) {
 	t.say("decided", 0, "")
 	_, _ = io.WriteString(c, text)
 	t.fail(func() { _ = c.Close() }) // a reset could overtake the answer
+}
+
+const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+// resume goes on with the answer to the call.
+func (t *target) resume(c *net.TCPConn) {
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil || r.Method != http.MethodGet || r.Header.Get("Last-Event-Id") != "1" || r.ContentLength > 0 {
+		os.Exit(1)
+	}
+	t.say("resumed", 0, "")
+	t.say("decided", 0, "")
+	_, _ = io.WriteString(c, t.answer)
+	_ = c.Close()
+}
+
+// asksBetween says from where the stream can be taken up again, and asks for something, so that the answer to that shows that it was read.
+func (t *target) asksBetween(c *net.TCPConn) {
+	_, _ = io.WriteString(c, streamHead+"id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}\n\n")
+	reply, err := t.l.Accept()
+	if err != nil {
+		os.Exit(1)
+	}
+	r, err := http.ReadRequest(bufio.NewReader(reply))
+	if err != nil {
+		os.Exit(1)
+	}
+	if b, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(b), `"id":"p","result":{}`) {
+		os.Exit(1)
+	}
+	_, _ = io.WriteString(reply, "HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	_ = reply.Close()
 }
