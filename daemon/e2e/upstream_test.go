@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/e2e/ledger"
 )
 
@@ -136,6 +137,46 @@ func TestBehindTheGatewayALostAnswerOfAnUpstreamIsOneEffect(t *testing.T) {
 				t.Error("audit verify says nothing")
 			}
 		})
+	}
+}
+
+func TestAnIdempotentToolWhoseServerIsKilledIsCalledAgainWithItsKeyAndActsOnce(t *testing.T) {
+	s := newStand(t, option{})
+	s.agreeable()
+	kill := behind(t, s, "stdio")
+	digest := ""
+	for l := range strings.Lines(s.spctl("upstream", "tools", "bank", "--json")) {
+		var tool struct{ Tool, Digest string }
+		if err := json.Unmarshal([]byte(l), &tool); err != nil {
+			t.Fatal(err)
+		}
+		if tool.Tool == "charge_keyed" {
+			digest = tool.Digest
+		}
+	}
+	s.spctl("action", "accept", s.write("h/config/actions/pay.yaml", `action: pay
+description: Charges an account.
+channel: mcp
+input: {type: object, properties: {order: {type: string}, amount: {type: integer}}, required: [order, amount], additionalProperties: false}
+approval: session
+mcp: {upstream: bank, tool: charge_keyed, digest: "`+digest+`", arguments: {order: "{order}", amount: "{amount}", key: "{execution_id}"}}
+replay: {class: idempotent, key_lifetime: 24h, attach_window: 1h}
+`))
+	c := s.agent(clientKinds[0], "stdio")
+	s.target.plan(ledger.Hold)
+	first := c.call(request{tool: "pay", args: args("A-1")})
+	s.target.nextEffect()
+	kill()
+	r := must(t, first())
+	s.target.release()
+	s.target.wantEffects(t, "A-1", 1)
+	effects := s.target.effects("A-1")
+	if r.IsError || r.receipt() != effects[0].Receipt || effects[0].Key != r.meta(t).ExecutionID {
+		t.Errorf("the agent was told %s, and the ledger has %+v", r.raw, effects)
+	}
+	x := s.record("the second attempt", func(x api.Record) bool { return x.ExecutionID == r.meta(t).ExecutionID && x.Outcome == "success" })
+	if len(x.Attempts) != 2 {
+		t.Errorf("it took %d attempts: %+v", len(x.Attempts), x)
 	}
 }
 

@@ -1,5 +1,5 @@
-// An MCP server that knows nothing of Singlepass: the control without it, and an upstream behind it. Its one tool, charge, has its effect durable in the target's ledger before it waits for the
-// answer.
+// An MCP server that knows nothing of Singlepass: the control without it, and an upstream behind it. Its tools have their effect durable in the target's ledger before they wait for the
+// answer: charge does so each time, and charge_keyed once for each key.
 //
 //   node charge-server.mjs TARGET-URL          over standard input and output
 //   node charge-server.mjs TARGET-URL http     over Streamable HTTP; prints {"event":"ready","url":…}
@@ -24,6 +24,15 @@ function server() {
       method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ order, amount }),
     });
     return { content: [{ type: 'text', text: await response.text() }] };
+  });
+  s.registerTool('charge_keyed', {
+    description: 'Charges an account once for each key.',
+    inputSchema: { order: z.string(), amount: z.number(), key: z.string() },
+  }, async ({ order, amount, key }) => {
+    const response = await fetch(`${target}/honours/charge`, {
+      method: 'POST', headers: { 'content-type': 'application/json', 'idempotency-key': key }, body: JSON.stringify({ order, amount }),
+    });
+    return { content: [{ type: 'text', text: await response.text() }], isError: !response.ok };
   });
   return s;
 }
