@@ -184,7 +184,9 @@ func (v *Vault) ChangeCredential(name string, edit func(*Credential)) (Credentia
 	}
 	c := old.clone()
 	edit(&c)
+	authorities := c.Params.Authorities
 	c.Name, c.Kind, c.Params, c.Created, c.Rotated, c.Version = old.Name, old.Kind, old.Params, old.Created, old.Rotated, old.Version
+	c.Params.Authorities = authorities
 	if err := c.Validate(); err != nil {
 		return Credential{}, fmt.Errorf("changing %w", err)
 	}

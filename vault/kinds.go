@@ -48,6 +48,9 @@ type CredentialParams struct {
 	ClientAuth string `json:"client_auth,omitempty"` // oauth2, optional: basic (the default) or post (RFC 6749, section 2.3.1)
 	Variable   string `json:"variable,omitempty"`    // env: the one variable whose value this is; "" for a set
 
+	// Authorities are the only ones that TLS trusts at the targets and at the token endpoint, as PEM (material.Authorities); "" means the system's. Kinds for https take it.
+	Authorities string `json:"authorities,omitempty"`
+
 	Certificate string `json:"certificate,omitempty"` // ssh-key: an OpenSSH certificate of the key, as in a -cert.pub file without comment
 }
 
@@ -208,9 +211,15 @@ func (c Credential) validateKind() error {
 		return fmt.Errorf("unknown kind %q: use one of %s", c.Kind, strings.Join(KindNames(), ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Params.Map())) {
+		if name == "authorities" && (rules.target == nil || c.Kind == Cert) {
+			continue
+		}
 		if !slices.Contains(rules.params, name) {
 			return fmt.Errorf("kind %s takes no parameter %s", c.Kind, name)
 		}
+	}
+	if err := c.checkAuthorities(); err != nil {
+		return err
 	}
 	if rules.check != nil {
 		if err := rules.check(c); err != nil {
@@ -234,6 +243,22 @@ func (c Credential) validateKind() error {
 		if !fits(t) {
 			return fmt.Errorf("kind %s cannot be used for target %s", c.Kind, t)
 		}
+	}
+	return nil
+}
+
+func (c Credential) checkAuthorities() error {
+	if c.Params.Authorities == "" {
+		return nil
+	}
+	kept, err := material.Authorities([]byte(c.Params.Authorities))
+	switch {
+	case err != nil:
+		return err
+	case string(kept) != c.Params.Authorities:
+		return errors.New("the certificate authorities are not in their shortest form")
+	case !strings.HasPrefix(c.Params.TokenURL, "https://") && !slices.ContainsFunc(c.Targets, func(t Target) bool { return t.Scheme == "https" }):
+		return errors.New("certificate authorities are for https, and no target has that")
 	}
 	return nil
 }

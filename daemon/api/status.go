@@ -137,6 +137,7 @@ type CredentialChange struct {
 	AllowPrivate *bool    `json:"allow_private,omitempty"`
 	Generic      *bool    `json:"generic,omitempty"`
 	GenericReads *bool    `json:"generic_reads,omitempty"`
+	Authorities  *string  `json:"authorities,omitempty"` // PEM; "" means the system's again
 }
 
 // CredentialRequest adds or rotates; Secret travels as base64.

@@ -5,6 +5,7 @@ import (
 
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/vault"
+	"singlepass.dev/vault/material"
 )
 
 // Credential is how a credential is shown.
@@ -52,6 +53,9 @@ func CredentialOf(in api.Credential, plaintext bool) (vault.Credential, error) {
 		}
 	}
 	p, err := vault.ParseParams(params)
+	if err == nil {
+		p.Authorities, err = authorities(p.Authorities)
+	}
 	if err != nil {
 		return usage(err)
 	}
@@ -81,13 +85,31 @@ func targets(texts []string, plaintext bool) ([]vault.Target, error) {
 	return all, nil
 }
 
+// authorities brings certificate authorities as they were handed in into the kept form. Empty ones stay so.
+func authorities(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	kept, err := material.Authorities([]byte(text))
+	return string(kept), err
+}
+
 // ChangeCredential makes a change as it travels in the vault.
 func ChangeCredential(v *vault.Vault, name string, in api.CredentialChange) error {
 	named, err := targets(in.Targets, in.Plaintext)
 	if err != nil {
 		return api.Errorf(api.CodeUsage, "%v", err)
 	}
+	var trusted string
+	if in.Authorities != nil {
+		if trusted, err = authorities(*in.Authorities); err != nil {
+			return api.Errorf(api.CodeUsage, "%v", err)
+		}
+	}
 	_, err = v.ChangeCredential(name, func(c *vault.Credential) {
+		if in.Authorities != nil {
+			c.Params.Authorities = trusted
+		}
 		if len(named) > 0 {
 			c.Targets = named
 		}

@@ -91,6 +91,8 @@ type Auth struct {
 	Service    string `json:"service,omitempty"`  // for aws-sigv4
 	// Certificate is the OpenSSH certificate that goes with an ssh-key, as in a -cert.pub file without comment.
 	Certificate string `json:"certificate,omitempty"`
+	// Authorities are the certificate authorities that TLS trusts for this request in place of the system's, as PEM.
+	Authorities string `json:"authorities,omitempty"`
 }
 
 // Target names what is acted on, as people read it: scheme, host and path, without query, fragment or user info; of SSH the account, host and port.
@@ -192,7 +194,7 @@ func (e Effect) check() error {
 	}
 	for _, a := range auths {
 		if a != nil {
-			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate, a.Region, a.Service)
+			texts = append(texts, a.Credential, a.Kind, a.Place, a.Username, a.Certificate, a.Authorities, a.Region, a.Service)
 		}
 	}
 	if a := e.Ask; a != nil {

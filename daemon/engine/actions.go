@@ -228,7 +228,7 @@ func (b *boundAction) render(p policy.Prepared, id string, cred, statusCred *vau
 
 // authOf says where a credential of a kind goes.
 func authOf(c vault.Credential) *effect.Auth {
-	a := &effect.Auth{Credential: c.Name, Kind: string(c.Kind)}
+	a := &effect.Auth{Credential: c.Name, Kind: string(c.Kind), Authorities: c.Params.Authorities}
 	switch c.Kind {
 	case vault.Bearer, vault.OAuth2:
 		a.Place = "Authorization"

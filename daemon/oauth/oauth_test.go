@@ -3,9 +3,11 @@ package oauth_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -417,4 +419,27 @@ func TestAnEndpointIsReachedByTheRulesOfEveryTarget(t *testing.T) {
 	if _, err := s.token(); err == nil || !strings.Contains(err.Error(), "does not verify") {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestAnEndpointOfAPrivateAuthorityIsTrustedByTheCredentialsWord(t *testing.T) {
+	s := newStand(t)
+	endpoint := httptest.NewUnstartedServer(s.server.Config.Handler)
+	endpoint.Config.ErrorLog = log.New(io.Discard, "", 0)
+	endpoint.StartTLS()
+	t.Cleanup(endpoint.Close)
+	s.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"canary-a","token_type":"Bearer","expires_in":3600}`)
+	})
+	s.add("canary-not-a-secret", func(p *vault.CredentialParams) { clientCredentials(p); p.TokenURL = endpoint.URL + "/token" })
+	if _, err := s.token(); err == nil || !strings.Contains(err.Error(), "is not trusted") || s.count() != 0 {
+		t.Errorf("an endpoint that the machine does not know: %v, asked %d times", err, s.count())
+	}
+	s.again()
+	s.add("canary-not-a-secret", func(p *vault.CredentialParams) {
+		clientCredentials(p)
+		p.TokenURL = endpoint.URL + "/token"
+		p.Authorities = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: endpoint.Certificate().Raw}))
+	})
+	s.wants("canary-a")
 }

@@ -72,6 +72,12 @@ func (s *Source) request(ctx context.Context, c vault.Credential, value *secret.
 	}); err != nil {
 		return failed("cannot be asked: %v", err)
 	}
+	roots := s.cfg.RootCAs
+	if c.Params.Authorities != "" {
+		if roots, err = material.Roots(c.Params.Authorities); err != nil {
+			return failed("cannot be asked: %v", err)
+		}
+	}
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			host, port, err := net.SplitHostPort(address)
@@ -80,7 +86,7 @@ func (s *Source) request(ctx context.Context, c vault.Credential, value *secret.
 			}
 			return s.cfg.Dialer.Dial(ctx, host, port, c.AllowPrivate)
 		},
-		TLSClientConfig:        &tls.Config{RootCAs: s.cfg.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: answerLimit,

@@ -47,6 +47,13 @@ func (c *Channel) connect(ctx context.Context, p *request, private bool, client 
 	}
 	cfg := c.tls.Clone()
 	cfg.ServerName = p.host
+	if p.auth != nil && p.auth.Authorities != "" {
+		if cfg.RootCAs, err = material.Roots(p.auth.Authorities); err != nil {
+			_ = socket.Close()
+			return nil, nil, err
+		}
+		cfg.ClientSessionCache = nil // a session that is resumed was verified by other authorities
+	}
 	if client != nil {
 		cfg.Certificates = []tls.Certificate{*client}
 		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(1) // a session that is resumed would be another certificate's

@@ -125,7 +125,7 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	switch {
 	case refused != nil:
 		return *refused
-	case r.SideEffect, p.auth != nil && p.auth.Kind == "client-cert": // a pooled connection would belong to whoever's certificate made it
+	case r.SideEffect, p.auth != nil && (p.auth.Kind == "client-cert" || p.auth.Authorities != ""): // a pooled connection would belong to whoever's certificate or trust made it
 		return c.once(ctx, r, p)
 	}
 	return c.pooled(ctx, r, p)

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +45,7 @@ func setParams(c *cobra.Command, in *api.Credential) {
 
 const (
 	genericHelp      = "allow what no contract describes, within the targets, by the tools http_request and ssh_run: each use is shown and asked for"
+	authoritiesHelp  = "file of certificate authorities (PEM) that are trusted at its https targets in place of the system's, such as a company's own"
 	genericReadsHelp = "with --generic: GET and HEAD change nothing at the targets, so a session is enough for them"
 )
 
@@ -76,6 +80,7 @@ func (a *app) credentialCommand() *cobra.Command {
 	var in api.CredentialRequest
 	var value valueFlags
 	var key, rotatedKey keyFlags
+	var authorities string
 	add := &cobra.Command{
 		Use: "add NAME --kind KIND --target URL", Short: "add a credential", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		Long: `Adds a credential. It is only ever sent to its targets: scheme, host, port and path prefix have to fit. The value comes
@@ -104,6 +109,16 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 			if err := key.certified(&in.Credential); err != nil {
 				return err
 			}
+			if authorities != "" {
+				b, err := readPublic(authorities)
+				if err != nil {
+					return err
+				}
+				if in.Params == nil {
+					in.Params = map[string]string{}
+				}
+				in.Params["authorities"] = string(b)
+			}
 			return a.addCredential(c, in, &value, &key)
 		},
 	}
@@ -117,6 +132,7 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	f.BoolVar(&in.GenericReads, "generic-reads", false, genericReadsHelp)
 	f.BoolVar(&in.AllowPrivate, "allow-private", false, "a target's name may lead into a private network or to this machine")
 	f.BoolVar(&in.Plaintext, "allow-plaintext", false, "allow http to hosts other than this machine: everybody on the way can read the credential")
+	f.StringVar(&authorities, "ca-file", "", authoritiesHelp)
 	for _, p := range paramFlags {
 		f.String(p.name, "", p.help)
 	}
@@ -135,7 +151,8 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 		RunE: func(c *cobra.Command, args []string) error { return a.showCredential(c, args[0]) },
 	})
 	var changed api.CredentialChange
-	var perUse, private, generic, genericReads bool
+	var perUse, private, generic, genericReads, system bool
+	var newAuthorities string
 	change := &cobra.Command{
 		Use: "change NAME", Short: "change what a credential allows, and keep its value", Args: cobra.ExactArgs(1), ValidArgsFunction: noFiles,
 		Long: "Changes what a credential allows. What is not named stays as it is; --target replaces all targets. What had not been sent is withdrawn.",
@@ -149,6 +166,17 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 					any = true
 					set()
 				}
+			}
+			if newAuthorities != "" {
+				b, err := readPublic(newAuthorities)
+				if err != nil {
+					return err
+				}
+				text := string(b)
+				changed.Authorities, any = &text, true
+			}
+			if system {
+				changed.Authorities, any = new(string), true
 			}
 			if !any {
 				return usage("nothing to change was named").WithHint("spctl credential change --help lists what can be changed")
@@ -171,6 +199,10 @@ from a file (--value-file), from standard input (--value-stdin), or is asked for
 	cf.BoolVar(&generic, "generic", false, genericHelp)
 	cf.BoolVar(&genericReads, "generic-reads", false, genericReadsHelp)
 	cf.BoolVar(&private, "allow-private", false, "a target's name may lead into a private network or to this machine")
+
+	cf.StringVar(&newAuthorities, "ca-file", "", authoritiesHelp)
+	cf.BoolVar(&system, "system-cas", false, "trust the system's certificate authorities at the targets again")
+	change.MarkFlagsMutuallyExclusive("ca-file", "system-cas")
 
 	var rotated valueFlags
 	rotate := &cobra.Command{
@@ -272,6 +304,21 @@ func (a *app) listCredentials(c *cobra.Command) error {
 	return w.Flush()
 }
 
+// authoritiesOf names certificate authorities as people compare them.
+func authoritiesOf(text string) (names []string) {
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return names
+		}
+		subject := "a certificate that cannot be read"
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			subject = c.Subject.String()
+		}
+		names = append(names, fmt.Sprintf("%s (SHA-256 %X)", subject, sha256.Sum256(block.Bytes)))
+	}
+}
+
 func (a *app) showCredential(c *cobra.Command, name string) error {
 	o, err := a.ask()
 	if err != nil {
@@ -295,6 +342,12 @@ func (a *app) showCredential(c *cobra.Command, name string) error {
 	row("placed in", cred.Place)
 	row("user name", cred.Username)
 	for _, name := range slices.Sorted(maps.Keys(cred.Params)) {
+		if name == "authorities" {
+			for _, who := range authoritiesOf(cred.Params[name]) {
+				row("trusts only", who)
+			}
+			continue
+		}
 		row(strings.ReplaceAll(name, "_", " "), cred.Params[name])
 	}
 	for _, t := range cred.Targets {
