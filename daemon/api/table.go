@@ -66,6 +66,7 @@ var table = map[Code]struct {
 	CodeUnverified:        {http.StatusUnprocessableEntity, ExitUnverified},
 	CodeTooManyCalls:      {http.StatusTooManyRequests, ExitFailed},
 	CodeRunEnded:          {http.StatusConflict, ExitRefused},
+	CodeSessionNeeded:     {http.StatusForbidden, ExitRefused},
 	CodeShuttingDown:      {http.StatusServiceUnavailable, ExitNoDaemon},
 	CodeNoDaemon:          {http.StatusServiceUnavailable, ExitNoDaemon},
 	CodeStranger:          {http.StatusServiceUnavailable, ExitNoDaemon},

@@ -77,7 +77,7 @@ func step(x *Execution, ev Event) error {
 		return x.dispatch(ev)
 
 	case KindSendFailed:
-		if x.LastAttempt().Awaited() {
+		if x.State == Dispatched && x.LastAttempt().Awaited() {
 			return illegal("the target said that it took it")
 		}
 		if err := x.endAttempt(ev, NothingSent); err != nil {
@@ -217,9 +217,11 @@ func (x *Execution) endAttempt(ev Event, o Outcome) error {
 // await notes that the target took the attempt in flight, which stays in flight.
 func (x *Execution) await(ev Event) error {
 	switch last := x.LastAttempt(); {
+	case x.State != Dispatched: // first, since of what is over an outline has no class any more
+		return illegal("no answer is awaited")
 	case x.Class != StatusQuery:
 		return illegal("only an action of class status_query has a way to ask for an outcome that is awaited")
-	case x.State != Dispatched || last.Awaited():
+	case last.Awaited():
 		return illegal("no answer is awaited")
 	case ev.Attempt != last.Number:
 		return fmt.Errorf("%w: attempt %d was taken while attempt %d is in flight", ErrIllegal, ev.Attempt, last.Number)
