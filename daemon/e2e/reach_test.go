@@ -68,10 +68,6 @@ func TestAPasswordOpensAnAccountAndReachesNobodyElse(t *testing.T) {
 	// A wrong one is proof that nothing was sent.
 	m.spctl("credential", "rotate", "db", "--value-file", m.write("wrong", canary+"-wrong\n"))
 	m.wipe("wrong")
-	m.cards.kill()
-	m.tape.kill()
-	m.watch()
-	m.agreeable()
 	r := c.mustCall(once("v2"))
 	if said := r.meta(t); !r.IsError || said.State != "not_sent" || !strings.Contains(string(r.raw), "does not let "+m.sshd.User+" in") {
 		t.Errorf("of a wrong password the agent is told %+v: %s", said, r.raw)

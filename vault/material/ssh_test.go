@@ -37,12 +37,13 @@ func TestAnSSHKeysFileIsToldAsSSHKeygenTellsIt(t *testing.T) {
 					continue // ssh-keygen writes OpenSSH's form, or one that cannot be taken
 				}
 				t.Run(fmt.Sprintf("%s %s encrypted=%v", kind, form, passphrase != ""), func(t *testing.T) {
+					t.Parallel()
 					file := filepath.Join(t.TempDir(), "key")
 					args := append([]string{"-q", "-f", file, "-C", "somebody at example", "-N", passphrase, "-t"}, strings.Fields(kind)...)
 					if form != "" {
 						args = append(args, "-m", form)
 					}
-					keygen(t, args...)
+					keygen(t, append(args, "-a", "1")...)
 					private, public := read(t, file), read(t, file+".pub")
 					want := strings.Fields(keygen(t, "-lf", file+".pub"))[1]
 					got, err := material.LookAtSSHKey(private, public)

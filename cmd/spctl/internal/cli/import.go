@@ -233,7 +233,7 @@ func (a *app) takeOver(c *cobra.Command, path string, list []found, key *keyFlag
 			if !errors.As(err, &known) || known.Code != api.CodeExists && known.Code != api.CodeUsage && (known.Code != api.CodeKeyEncrypted || !f.among) {
 				return err // it concerns all of them
 			}
-			fmt.Fprintf(a.cfg.Err, "spctl: %s of %s: %v\n", f.where, oneLine(path), err)
+			fmt.Fprintf(a.cfg.Err, "spctl: %s of %s: %v\n", oneLine(f.where), oneLine(path), err)
 			failed = known
 			continue
 		}

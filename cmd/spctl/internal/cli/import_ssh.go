@@ -299,13 +299,17 @@ func (a *app) printSSHFiles(dir string, keys, all []sshFile) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if len(all) > len(keys) {
-		fmt.Fprintln(a.out, "left out:")
-	}
+	said := false
 	for _, f := range all {
-		if f.Problem != "" {
-			fmt.Fprintf(a.out, "  %s %s\n", oneLine(f.File), oneLine(f.Problem))
+		beside := func(key sshFile) bool { return f.File == key.File+".pub" || f.File == key.Certificate }
+		if f.Problem == "" || slices.ContainsFunc(keys, beside) { // what belongs to a key is no news
+			continue
 		}
+		if !said {
+			fmt.Fprintln(a.out, "left out:")
+		}
+		said = true
+		fmt.Fprintf(a.out, "  %s %s\n", oneLine(f.File), oneLine(f.Problem))
 	}
 	return nil
 }
