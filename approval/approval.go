@@ -208,7 +208,7 @@ func (c Card) Decide(d Decision, actor string) (*Grant, *Session, error) {
 			}
 			return nil, nil, fmt.Errorf("answering card %s: a session lasts from one minute to %d hours, or as long as its run", c.ID, int(most.Hours()))
 		}
-		s.Until = d.At.Add(d.For)
+		s.Until = d.At.Round(0).Add(d.For) // by the clock on the wall: the monotonic one stands still while the machine sleeps
 	}
 	return g, s, nil
 }

@@ -187,6 +187,7 @@ func (e *Engine) Answer(_ context.Context, id string, d approval.Decision) error
 	e.mu.Lock()
 	if err = e.decideLocked(id, d); err == nil {
 		e.standing[g.ID] = g
+		e.given++
 		e.grants.Store(int64(len(e.standing)))
 		e.mu.Unlock()
 		return nil

@@ -190,6 +190,7 @@ type Engine struct {
 	limits   map[string]*refusalLimit
 	refused  Commit                 // of the last refusal; nil when there was none
 	asked    map[string][]time.Time // when an actor asked the person something, within the period
+	given    uint64                 // counts what was put into standing
 	grants   atomic.Int64           // how many grants are in force; moves under mu
 	shared   chan struct{}          // closed when resources or prompts may be others
 	secrets  atomic.Uint64          // counts changes of credentials; moves under mu

@@ -29,6 +29,8 @@ type run struct {
 	revoked  bool            // the person ended its session: nothing is sent for it again by itself
 	barred   bool            // the person took a session from it: no standing grant gives it one, until the person does
 	trusted  bool            // the person gave it a session under this daemon, and took none since
+	unfit    unfit           // when it got no session by a standing grant, though one is for what it called
+	told     bool            // that was logged
 	asking   *card           // a card that asks for the session alone
 	once     map[string]bool // earlier executions whose result the person let this run have, without a session
 	judged   bool            // identity says how the program stands to its last session
@@ -184,7 +186,7 @@ func (e *Engine) rememberLocked(r *run, at time.Time) {
 func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	r.sessions, r.refusal, r.revoked = append(r.sessions, *s), nil, false
 	if s.Card != "" {
-		r.barred, r.trusted = false, true
+		r.barred, r.trusted, r.unfit = false, true, unfit{}
 	}
 	if len(e.actions.Load().shared.resources) > 0 {
 		e.sharedChangedLocked() // it may see them now

@@ -69,6 +69,7 @@ func (e *Engine) SetStanding(list []approval.Standing) (over map[string]string) 
 			e.withdrawUncoveredLocked(r, "the session has ended")
 		}
 	}
+	e.given++
 	e.grants.Store(int64(len(e.standing)))
 	return over
 }
@@ -141,8 +142,8 @@ func (e *Engine) giveStanding(card string, d *approval.Decision) (approval.Stand
 	case err != nil:
 	case e.quarant:
 		err = errors.New("the journal is in quarantine")
-	case len(e.standing) >= maxStanding:
-		err = fmt.Errorf("there are %d, which is as many as can be looked over; revoke one (spctl grants)", len(e.standing))
+	case e.inForceLocked() >= maxStanding:
+		err = fmt.Errorf("there are %d, which is as many as can be looked over; revoke one (spctl grants)", maxStanding)
 	case a == nil || a.digest != d.Subject.ContractDigest:
 		err = errors.New("only an accepted action can have one")
 	}
@@ -171,6 +172,16 @@ func (e *Engine) giveStanding(card string, d *approval.Decision) (approval.Stand
 	return g, nil
 }
 
+func (e *Engine) inForceLocked() (n int) {
+	now := e.cfg.Now()
+	for _, g := range e.standing {
+		if g.InForce(now) {
+			n++
+		}
+	}
+	return n
+}
+
 // inherit gives the run of a call the session that a standing grant has for it, where nothing else covers the call. The living process is looked at outside of the lock, so everything is judged again
 // afterwards.
 func (e *Engine) inherit(q *request) {
@@ -178,9 +189,10 @@ func (e *Engine) inherit(q *request) {
 		return
 	}
 	e.mu.Lock()
-	wanted, trusted := e.inheritableLocked(q, nil) != nil, q.run.trusted
+	found, trusted := unfit{q.Peer, e.given, e.inheritableLocked(q, nil)}, q.run.trusted
+	known := found == q.run.unfit
 	e.mu.Unlock()
-	if !wanted {
+	if found.grant == "" || known {
 		return
 	}
 	program, err := e.cfg.Standing.Program(q.Peer)
@@ -193,39 +205,56 @@ func (e *Engine) inherit(q *request) {
 			err = errors.New("its session was revoked before")
 		}
 	}
-	if err != nil {
-		e.cfg.Logger.Info("a standing grant does not cover this process", "run", q.run.id, "actor", q.Peer.Actor, "reason", err)
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := e.inheritableLocked(q, &program)
-	if g == nil || q.run.check() != nil {
+	if e.inheritableLocked(q, nil) != found.grant {
+		return // something else has changed meanwhile, which the call is judged by now
+	}
+	id := ""
+	if err == nil {
+		if id = e.inheritableLocked(q, &program); id == "" {
+			err = errors.New("it is another program than the one that has the grant, or was started or connected in another way")
+		} else {
+			err = q.run.check()
+		}
+	}
+	if err != nil {
+		// It is looked at once for each connection, and not at every call: it asks the person now, as often as it likes.
+		if q.run.unfit = found; !q.run.told {
+			q.run.told = true
+			e.cfg.Logger.Info("a standing grant does not cover this process", "run", q.run.id, "actor", q.Peer.Actor, "reason", err)
+		}
 		return
 	}
-	s := g.Session(q.run.id, e.cfg.Now())
+	s := e.standing[id].Session(q.run.id, e.cfg.Now())
 	e.openSessionLocked(q.run, &s)
-	e.cfg.Logger.Info("a process got a session by a standing grant", "run", q.run.id, "actor", q.Peer.Actor, "grant", g.ID, "tool", q.Tool)
+	e.cfg.Logger.Info("a process got a session by a standing grant", "run", q.run.id, "actor", q.Peer.Actor, "grant", id, "tool", q.Tool)
 }
 
-// inheritableLocked returns the grant by which the call's run would get a session now, or nil; without a program, one that could be it.
-func (e *Engine) inheritableLocked(q *request, p *approval.Program) *approval.Standing {
+// unfit is what a run was found unfit for: a grant of that time, by that connection.
+type unfit struct {
+	peer  *peer.Identity
+	given uint64
+	grant string
+}
+
+// inheritableLocked returns the grant by which the call's run would get a session now, or nothing; without a program, one that could be it.
+func (e *Engine) inheritableLocked(q *request, p *approval.Program) (found string) {
 	if e.locked || e.closing || e.down || e.quarant || len(e.standing) == 0 || q.run.ended || q.run.revoked || q.run.barred || len(q.readings) == 0 || q.set != e.actions.Load() {
-		return nil
+		return ""
 	}
 	rd := q.readings[0]
 	if rd.err != nil || rd.action == nil || rd.action.retired || q.set.current[q.Tool] != rd.action || e.mayActLocked(q, rd) {
-		return nil
+		return ""
 	}
 	now, what := e.cfg.Now(), subjectOf(q.Tool, rd.action.digest, rd.prepared.Arguments)
-	var found *approval.Standing
 	for _, g := range e.standing {
 		own := g.Program
 		if p != nil {
 			own = *p
 		}
-		if own.Actor == q.Peer.Actor && g.Covers(own, what, now) && (found == nil || g.ID < found.ID) {
-			found = &g
+		if own.Actor == q.Peer.Actor && g.Covers(own, what, now) && (found == "" || g.ID < found) {
+			found = g.ID
 		}
 	}
 	return found

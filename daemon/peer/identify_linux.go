@@ -92,6 +92,7 @@ func (id *Identifier) Ancestors(pid int) ([]Process, error) {
 		parent.place()
 		if err := parent.readExe(); err == nil {
 			parent.readScript(readArgs(parent.PID))
+			parent.OtherFile = !sameFile(parent.Exe, parent)
 		}
 		chain = append(chain, parent)
 		child = parent

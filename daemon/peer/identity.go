@@ -31,6 +31,9 @@ type Process struct {
 	// Device and Inode say which file the executable is, as the kernel counts.
 	Device uint64 `json:"device,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`
+
+	// OtherFile says of an ancestor that Exe leads to another file than the one that it runs: that was replaced, or it sees other files than we do.
+	OtherFile bool `json:"other_file,omitempty"`
 }
 
 // Identity is the agent behind a connection, as the operating system proves it.

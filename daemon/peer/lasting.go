@@ -54,6 +54,8 @@ func (i Identity) Lasting() error {
 		return errors.New("over HTTP, any program that shares its connection speaks for it")
 	case i.Via == ViaBridge && len(i.Through) != 1, i.Via == ViaSocket && len(i.Through) > 0:
 		return errors.New("a launcher stands between it and its bridge; have it start spctl mcp itself")
+	case len(i.Chain) == 0 || i.Chain[len(i.Chain)-1].PPID != 0:
+		return errors.New("what stands above it cannot be told to the end")
 	case len(i.Chain) > maxLastingChain:
 		return errors.New("too many processes stand above it")
 	}
@@ -74,14 +76,17 @@ func (i Identity) Above() []string { return places(i.Chain) }
 func places(list []Process) []string {
 	var out []string
 	for _, p := range list {
-		switch {
-		case p.Exe == "":
-			out = append(out, "user "+strconv.Itoa(p.UID))
-		case p.Script != "":
-			out = append(out, p.Exe+" "+p.Script)
-		default:
-			out = append(out, p.Exe)
+		place := p.Exe
+		if place == "" {
+			place = "user " + strconv.Itoa(p.UID)
 		}
+		if p.Script != "" {
+			place += " " + p.Script
+		}
+		if p.OtherFile {
+			place += " (another file)"
+		}
+		out = append(out, place)
 	}
 	return out
 }

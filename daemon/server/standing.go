@@ -13,6 +13,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/control"
 	"singlepass.dev/daemon/engine"
+	"singlepass.dev/daemon/harden"
 	"singlepass.dev/daemon/index"
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
@@ -31,6 +32,15 @@ func (g standingGrants) Program(p *peer.Identity) (approval.Program, error) {
 	}
 	if os.Getuid() <= 0 {
 		return approval.Program{}, errors.New("you are root and may write every program, so none is known to be the same the next time")
+	}
+	if peer.RunsScripts(p.Agent) {
+		return approval.Program{}, errors.New("its program has a script engine beside it, so its next run can be anything")
+	}
+	if p.Via == peer.ViaBridge {
+		// The group is of this very file; without it, whoever can write the file could put another in its place.
+		if _, sealed := harden.GroupOf(g.s.cfg.Bridge); !sealed && !peer.OnlyRootMayWrite(g.s.cfg.Bridge) {
+			return approval.Program{}, fmt.Errorf("its bridge, %s, lies where you can write", g.s.cfg.Bridge)
+		}
 	}
 	if err := g.s.startedByNoAgent(p); err != nil {
 		return approval.Program{}, err
