@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -186,6 +187,41 @@ func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("there is no test %s", m[1])
+		}
+	}
+}
+
+var exposure = regexp.MustCompile(`Overall exposure level for singlepass\.service: ([0-9.]+)`)
+
+func TestTheFiguresOfSystemdAnalyzeAreTrue(t *testing.T) {
+	version, err := exec.Command("systemd-analyze", "--version").Output()
+	if err != nil || !strings.HasPrefix(string(version), "systemd 252") {
+		t.Skip("the documents speak of systemd 252, which is not here")
+	}
+	unit, err := os.ReadFile("assets/singlepass.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox, err := os.ReadFile("assets/singlepass-sandbox.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := documents(t)["docs/threat-model.md"]
+	for what, unit := range map[string]string{"the unit": string(unit), "with its sandbox": string(unit) + string(sandbox)} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "singlepass.service")
+		if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("systemd-analyze", "--user", "--offline=true", "--no-pager", "security", file)
+		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
+		out, err := cmd.CombinedOutput()
+		m := exposure.FindSubmatch(out)
+		if m == nil {
+			t.Fatalf("%s: %v\n%s", what, err, out)
+		}
+		if say := what + " " + string(m[1]); !strings.Contains(text, say) {
+			t.Errorf("docs/threat-model.md does not say %q", say)
 		}
 	}
 }
