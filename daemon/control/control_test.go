@@ -26,11 +26,11 @@ const passphrase = "canary-not-a-secret-passphrase"
 // stand is a daemon that listens, and a bare HTTP client for it.
 type stand struct {
 	*controltest.Daemon
-	t    *testing.T
+	t    testing.TB
 	http *http.Client
 }
 
-func start(t *testing.T, now func() time.Time) *stand {
+func start(t testing.TB, now func() time.Time) *stand {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sp") // t.TempDir is too long for a socket's path
 	if err != nil {
@@ -223,6 +223,7 @@ func TestRequestsAreDecodedStrictlyAndErrorsDoNotRepeatThem(t *testing.T) {
 	s := started(t)
 	for _, body := range []string{
 		`{"answer":"once","reazon":"canary-not-a-secret"}`, `{"answer":"once"} {"canary-not-a-secret":1}`, `canary-not-a-secret`, `{"answer":["canary-not-a-secret"]}`, ``,
+		`{"answer":"deny","answer":"once"}`, "{\"answer\":\"deny\",\"reason\":\"canary-not-a-secret \xff\"}", `{"answer":"deny","reason":"\ud800"}`,
 		`{"answer":"` + strings.Repeat("canary-not-a-secret", 100_000) + `"}`,
 	} {
 		status, answer := s.do("POST", "/v1/approvals/card_1", proofOf(passphrase), body)
@@ -232,6 +233,9 @@ func TestRequestsAreDecodedStrictlyAndErrorsDoNotRepeatThem(t *testing.T) {
 		if strings.Contains(answer, "canary-not-a-secret") {
 			t.Errorf("%.60q is repeated: %s", body, answer)
 		}
+	}
+	if status, answer := s.do("GET", "/v1/approvals/stream", proofOf(passphrase), "x"); status != 400 || code(answer) != api.CodeUsage {
+		t.Errorf("a stream with a body: %d %s", status, answer)
 	}
 	if status, answer := s.do("GET", "/v1/unheard-of", proofOf(passphrase), ""); status != 404 || code(answer) != api.CodeMissing {
 		t.Errorf("unknown path: %d %s", status, answer)

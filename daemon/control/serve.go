@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/vault"
 	"singlepass.dev/vault/keychain"
@@ -59,6 +61,10 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			defer s.recovered(w)
 			req, err := s.open(w, r, proof)
+			if err == nil && r.ContentLength != 0 {
+				// While a body is unread, net/http does not look whether its sender is still there, and the stream would outlive it.
+				err = api.Errorf(api.CodeUsage, "a stream takes no body")
+			}
 			if err != nil {
 				s.refused(w, r, err)
 				s.reply(w, nil, err)
@@ -179,7 +185,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// decode reads a body strictly: one JSON value, no unknown field, nothing after it. It wipes the bytes that it read.
+// decode reads a body strictly: one JSON value in UTF-8, no name twice, no unknown field, nothing after it. It wipes the bytes that it read.
 func (r request) decode(into any) error {
 	b, err := io.ReadAll(r.Body)
 	defer clear(b)
@@ -190,6 +196,10 @@ func (r request) decode(into any) error {
 	case err != nil:
 		return api.Errorf(api.CodeUsage, "the request could not be read")
 	}
+	// encoding/json would take the second of two equal names, and put other characters in the place of what is not UTF-8.
+	if !jsontext.Value(b).IsValid() {
+		return api.Errorf(api.CodeUsage, "the request is not one JSON value in UTF-8 with each name once")
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -199,9 +209,6 @@ func (r request) decode(into any) error {
 			return api.Errorf(api.CodeUsage, "field %q does not take a JSON %s", wrong.Field, kindOnly(wrong.Value))
 		}
 		return api.Errorf(api.CodeUsage, "the request is not the JSON that this path takes")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return api.Errorf(api.CodeUsage, "the request goes on after its JSON")
 	}
 	return nil
 }
