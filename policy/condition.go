@@ -179,26 +179,36 @@ func celValue(n *node, v any) any {
 	return v
 }
 
-// PerUse says whether the person is asked for this very call, and why in words. On an error it says yes: a condition that cannot be told is not a licence.
-func (a *Action) PerUse(p Prepared) (ask bool, why string, err error) {
+// Reason says why an action asks for a call. The zero value is none.
+type Reason struct {
+	Text string // in words
+	// Where a condition decided: how it is written, and the values that it read, without secret ones. Untold is set where it could not be told.
+	Condition, Values string
+	Untold            bool
+}
+
+// PerUse says whether the person is asked for this very call, and why. On an error it says yes: a condition that cannot be told is not a licence.
+func (a *Action) PerUse(p Prepared) (ask bool, why Reason, err error) {
 	c := a.contract
 	if c.Approval.PerUse {
-		return true, "the action asks each time", nil
+		return true, Reason{Text: "the action asks each time"}, nil
 	}
 	if c.condition == nil {
-		return false, "", nil
+		return false, Reason{}, nil
 	}
-	values := c.condition.describe(c.input, p.values)
+	why = Reason{Condition: c.condition.source, Values: c.condition.describe(c.input, p.values)}
 	out, _, err := c.condition.program.Eval(map[string]any{"args": p.values})
 	if err == nil {
 		if holds, ok := out.Value().(bool); ok && !holds {
-			return false, "", nil
+			return false, Reason{}, nil
 		} else if ok {
-			return true, fmt.Sprintf("the action asks when %s, and it is so: %s", c.condition.source, values), nil
+			why.Text = fmt.Sprintf("the action asks when %s, and it is so: %s", why.Condition, why.Values)
+			return true, why, nil
 		}
 	}
 	// CEL's own error can carry values; ours names the condition only.
-	return true, fmt.Sprintf("the action asks when %s, which could not be told: %s", c.condition.source, values),
+	why.Text, why.Untold = fmt.Sprintf("the action asks when %s, which could not be told: %s", why.Condition, why.Values), true
+	return true, why,
 		fmt.Errorf("evaluating the approval condition of %s: it could not be told, so the person is asked; guard optional arguments with has(args.name)", c.Action)
 }
 

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -21,8 +22,8 @@ func TestAConditionAsksExactlyWhenItHolds(t *testing.T) {
 	} {
 		a := compile(t, edit(t, plain, "approval: session", `approval: {per_use_if: "`+c.condition+`"}`))
 		ask, why, err := a.PerUse(prepare(t, a, c.arguments))
-		if err != nil || ask != (c.why != "") || !strings.Contains(why, c.why) || ask && !strings.Contains(why, c.condition) || strings.Contains(why, "canary") {
-			t.Errorf("%s of %s: %v, %q, %v", c.condition, c.arguments, ask, why, err)
+		if err != nil || ask != (c.why != "") || !strings.Contains(why.Text, c.why) || ask && (!strings.Contains(why.Text, c.condition) || why.Condition != c.condition || why.Values != c.why || why.Untold) || strings.Contains(fmt.Sprint(why), "canary") {
+			t.Errorf("%s of %s: %v, %+v, %v", c.condition, c.arguments, ask, why, err)
 		}
 	}
 }
@@ -32,8 +33,8 @@ func TestApprovalWithoutACondition(t *testing.T) {
 		t.Errorf("session asks: %v, %v", ask, err)
 	}
 	a := compile(t, edit(t, plain, "approval: session", "approval: per_use"))
-	if ask, why, err := a.PerUse(prepare(t, a, `{"to":"a"}`)); !ask || why == "" || err != nil {
-		t.Errorf("per_use: %v, %q, %v", ask, why, err)
+	if ask, why, err := a.PerUse(prepare(t, a, `{"to":"a"}`)); !ask || why.Text == "" || why.Condition != "" || err != nil {
+		t.Errorf("per_use: %v, %+v, %v", ask, why, err)
 	}
 }
 
@@ -47,8 +48,8 @@ func TestAConditionThatCannotBeToldAsks(t *testing.T) {
 	} {
 		a := compile(t, edit(t, plain, "approval: session", `approval: {per_use_if: "`+c.condition+`"}`))
 		ask, why, err := a.PerUse(prepare(t, a, c.arguments))
-		if !ask || err == nil || why == "" || len(why) > 1000 {
-			t.Errorf("%s: %v, %q, %v", c.condition, ask, why, err)
+		if !ask || err == nil || why.Text == "" || len(why.Text) > 1000 || !why.Untold {
+			t.Errorf("%s: %v, %+v, %v", c.condition, ask, why, err)
 		}
 	}
 }

@@ -131,3 +131,50 @@ func TestAVerdictIsContradictedByWhatTheTargetSaidLast(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryDeclaredSentenceAndLevelIsListed(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range api.Sentences() {
+		known[string(s)] = true
+	}
+	for _, a := range api.Assurances() {
+		known[string(a)] = true
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "said.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	ast.Inspect(f, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		if !known[text] {
+			t.Errorf("%s (%s) is not listed", spec.Names[0].Name, text)
+		}
+		return true
+	})
+	if n != len(known) {
+		t.Errorf("%d are declared and %d are listed", n, len(known))
+	}
+}
+
+func TestTheCodesOfSentencesAreFrozen(t *testing.T) {
+	b, err := json.Marshal(api.Card{
+		Why: []string{"the credential \"bank\" asks at every use"}, WhySaid: []api.Said{api.Say(api.WhyCredential, "credential", "bank", "reason", "")}, Level: api.AssuranceFirst,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"why_said":[{"code":"why_credential","values":{"credential":"bank"}}]`, `"assurance_level":"first"`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s is not in %s", want, b)
+		}
+	}
+}

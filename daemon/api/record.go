@@ -92,6 +92,7 @@ type Step struct {
 	AfterMS int64     `json:"after_ms"`
 	What    string    `json:"what"` // accepted, caller_attached, authorized, dispatched, attempt_ended, asked, completed, delivered, or the final state
 	Text    string    `json:"text"`
+	Said    Said      `json:"said"` // the same as Text, for another language
 }
 
 // Payload is what was asked for and what came of it, opened from the journal; only while the vault is unlocked.
@@ -185,17 +186,21 @@ type Card struct {
 	Class       string    `json:"class"`
 	LostAnswer  string    `json:"lost_answer"` // what the contract says about a lost answer, plainly
 	Why         []string  `json:"why"`         // why this is asked
+	WhySaid     []Said    `json:"why_said"`    // the same, each at the place of its text
 	Actor       string    `json:"actor"`
 	Run         string    `json:"run"`
 	Via         string    `json:"via,omitempty"`
 	Agent       Process   `json:"agent"`
 	Chain       []Process `json:"chain,omitempty"` // the agent's ancestors, nearest first
 	Assurance   string    `json:"assurance"`
-	Package     string    `json:"package,omitempty"`  // what the program was installed as: deb:name, rpm:name, flatpak:id, snap:name, appimage:/path
-	Contains    string    `json:"contains,omitempty"` // what its script is of, by files that the user can change: npm:name@version, python:name
-	Doubts      []string  `json:"doubts,omitempty"`   // why it cannot be told
-	Changes     []string  `json:"changes,omitempty"`  // what is another than in its last session
-	Since       time.Time `json:"since,omitzero"`     // when this run was first seen
+	Level       Assurance `json:"assurance_level"`        // the same, as a code
+	Package     string    `json:"package,omitempty"`      // what the program was installed as: deb:name, rpm:name, flatpak:id, snap:name, appimage:/path
+	Contains    string    `json:"contains,omitempty"`     // what its script is of, by files that the user can change: npm:name@version, python:name
+	Doubts      []string  `json:"doubts,omitempty"`       // why it cannot be told
+	Changes     []string  `json:"changes,omitempty"`      // what is another than in its last session
+	DoubtsSaid  []Said    `json:"doubts_said,omitempty"`  // as with WhySaid
+	ChangesSaid []Said    `json:"changes_said,omitempty"` // as with WhySaid
+	Since       time.Time `json:"since,omitzero"`         // when this run was first seen
 	CallsBefore int       `json:"calls_before"`
 	Created     time.Time `json:"created"`
 	Expires     time.Time `json:"expires"`
@@ -276,7 +281,8 @@ type Session struct {
 	At        time.Time `json:"at"`
 	Agent     Process   `json:"agent"`
 	Assurance string    `json:"assurance,omitempty"`
-	Package   string    `json:"package,omitempty"` // these as of a card
+	Level     Assurance `json:"assurance_level,omitempty"` // the same, as a code
+	Package   string    `json:"package,omitempty"`         // these as of a card
 	Contains  string    `json:"contains,omitempty"`
 	Doubts    []string  `json:"doubts,omitempty"`
 	Changes   []string  `json:"changes,omitempty"`

@@ -199,6 +199,7 @@ type CardView struct {
 	Retry       string               // for a retried call: why nothing new was sent
 	Sentence    string               // optional: what is asked, plainly
 	LostAnswer  string               // optional: what the contract says about a lost answer, plainly
+	WhySaid     []api.Said           // Card.Why for other languages, each at the place of its words
 }
 
 // ChangeKind says what happened to a card. The zero value is invalid.

@@ -153,9 +153,10 @@ func Card(v CardView) api.Card {
 	c := api.Card{
 		Card: v.Card.ID, Question: string(v.Card.Question), Sentence: v.Sentence, ExecutionID: v.Card.Binding.Execution, Fingerprint: v.Card.Binding.Fingerprint,
 		Tool: v.Execution.Tool, Action: v.Execution.Action, Target: v.Execution.Target, Effect: Effect(v.Effect), Credential: v.Execution.Credential,
-		Class: string(v.Execution.Class), LostAnswer: v.LostAnswer, Why: v.Card.Why, Actor: v.Peer.Actor, Run: v.Card.Binding.Run, Via: v.Peer.Via,
-		Agent: process(v.Peer.Agent), Assurance: string(v.Peer.Assurance), Since: utc(v.Since), CallsBefore: v.CallsBefore, Created: utc(v.Card.Created), Expires: utc(v.Card.Expires),
+		Class: string(v.Execution.Class), LostAnswer: v.LostAnswer, Why: v.Card.Why, WhySaid: v.WhySaid, Actor: v.Peer.Actor, Run: v.Card.Binding.Run, Via: v.Peer.Via,
+		Agent: process(v.Peer.Agent), Assurance: string(v.Peer.Assurance), Level: level(v.Peer.Assurance), Since: utc(v.Since), CallsBefore: v.CallsBefore, Created: utc(v.Card.Created), Expires: utc(v.Card.Expires),
 		Answers: answers(v), Retry: v.Retry, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
+		DoubtsSaid: v.Peer.DoubtsSaid, ChangesSaid: v.Peer.ChangesSaid,
 	}
 	if c.Sentence == "" {
 		c.Sentence = sentence(v)
@@ -169,6 +170,9 @@ func Card(v CardView) api.Card {
 	if c.Why == nil {
 		c.Why = []string{}
 	}
+	if len(c.WhySaid) != len(c.Why) {
+		c.WhySaid = make([]api.Said, len(c.Why))
+	}
 	for _, p := range v.Peer.Chain {
 		c.Chain = append(c.Chain, process(p))
 	}
@@ -179,6 +183,21 @@ func Card(v CardView) api.Card {
 		c.Original = &earlier
 	}
 	return c
+}
+
+// level is the code of a level of assurance; what has none cannot be told.
+func level(a peer.Assurance) api.Assurance {
+	switch a {
+	case peer.SystemOwned:
+		return api.AssuranceSystem
+	case peer.UserOwned:
+		return api.AssuranceFirst
+	case peer.Unchanged:
+		return api.AssuranceUnchanged
+	case peer.Changed:
+		return api.AssuranceChanged
+	}
+	return api.AssuranceCannotTell
 }
 
 // answers lists what makes sense; package approval has the last word.
@@ -209,7 +228,7 @@ func Grant(g approval.Standing, runs []string) api.Grant {
 func Session(v SessionView) api.Session {
 	return api.Session{
 		Run: v.Session.Run, Actor: v.Session.Actor, By: v.Session.By, Card: v.Session.Card, At: utc(v.Session.At), Agent: process(v.Peer.Agent),
-		Assurance: string(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
+		Assurance: string(v.Peer.Assurance), Level: level(v.Peer.Assurance), Suspended: v.Suspended, Calls: v.Calls, Package: v.Peer.Package, Contains: v.Peer.Contains, Doubts: v.Peer.Doubts, Changes: v.Peer.Changes,
 		Scope: cmp.Or(string(v.Session.Scope), string(approval.ScopeRun)), Tool: v.Session.Subject.Tool, Until: utc(v.Session.Until), Grant: v.Session.Grant,
 	}
 }

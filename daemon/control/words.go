@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"singlepass.dev/approval"
@@ -113,54 +114,88 @@ func outcome(x execution.Execution) string {
 // timeline orders what is known of an execution's life and says how long each step took.
 func timeline(x execution.Execution) []api.Step {
 	var steps []api.Step
-	add := func(at time.Time, what, format string, args ...any) {
+	add := func(at time.Time, what string, said api.Said, format string, args ...any) {
 		if !at.IsZero() {
-			steps = append(steps, api.Step{At: utc(at), What: what, Text: fmt.Sprintf(format, args...)})
+			steps = append(steps, api.Step{At: utc(at), What: what, Text: fmt.Sprintf(format, args...), Said: said})
 		}
 	}
-	add(x.AcceptedAt, "accepted", "accepted: %s", x.Tool)
+	add(x.AcceptedAt, "accepted", api.Say(api.StepAccepted, "tool", x.Tool), "accepted: %s", x.Tool)
 	for i, c := range x.Callers {
 		// The first caller made the execution; it is news only where another run or another request came after it.
 		if i > 0 {
-			add(c.At, "caller_attached", "call %d attached (request %s over %s): nothing new was sent", i+1, cmp.Or(c.RequestID, "?"), cmp.Or(c.Transport, "?"))
+			request, transport := cmp.Or(c.RequestID, "?"), cmp.Or(c.Transport, "?")
+			said := api.Say(api.StepAttached, "number", strconv.Itoa(i+1), "request", request, "transport", transport)
+			add(c.At, "caller_attached", said, "call %d attached (request %s over %s): nothing new was sent", i+1, request, transport)
 		}
 	}
-	add(x.AuthorizedAt, "authorized", "authorized by %s", cmp.Or(x.AuthorizedBy, "?"))
+	by := cmp.Or(x.AuthorizedBy, "?")
+	add(x.AuthorizedAt, "authorized", api.Say(api.StepAuthorized, "by", by), "authorized by %s", by)
 	for i, a := range x.Attempts {
-		add(a.DispatchedAt, "dispatched", "attempt %d sent to %s", a.Number, x.Target)
-		add(a.AwaitedSince, "awaited", "attempt %d: the target took it, and is asked how it ends", a.Number)
-		text := fmt.Sprintf("attempt %d: the answer was lost", a.Number)
-		if a.Awaited() {
-			text = fmt.Sprintf("attempt %d: how it ended is not known", a.Number)
-		}
-		if a.Outcome != "" {
-			text = fmt.Sprintf("attempt %d: %s", a.Number, a.Outcome)
-		}
-		if a.Reason != "" {
-			text += " (" + a.Reason + ")"
-		}
+		number := strconv.Itoa(a.Number)
+		add(a.DispatchedAt, "dispatched", api.Say(api.StepSent, "number", number, "target", x.Target), "attempt %d sent to %s", a.Number, x.Target)
+		add(a.AwaitedSince, "awaited", api.Say(api.StepTaken, "number", number), "attempt %d: the target took it, and is asked how it ends", a.Number)
 		if i == len(x.Attempts)-1 && x.State.Completed() && x.Source == execution.FromTarget && a.Outcome == x.Outcome {
 			continue // "completed" says the same
 		}
-		add(a.EndedAt, "attempt_ended", "%s", text)
+		text, said := ended(a)
+		add(a.EndedAt, "attempt_ended", said, "%s", text)
 	}
 	for _, c := range x.Checks {
 		text := "asked the target (" + cmp.Or(c.By, "?") + ")"
 		if c.Times > 1 {
 			text = fmt.Sprintf("asked the target %d times (%s)", c.Times, cmp.Or(c.By, "?"))
 		}
-		add(c.At, "asked", "%s: %s", text, cmp.Or(c.Reason, string(c.Finding)))
+		said := api.Say(api.StepAsked, "by", cmp.Or(c.By, "?"), "times", strconv.Itoa(max(1, c.Times)), "finding", string(c.Finding), "reason", c.Reason)
+		add(c.At, "asked", said, "%s: %s", text, cmp.Or(c.Reason, string(c.Finding)))
 	}
 	if x.State.Completed() {
-		add(x.CompletedAt, "completed", "%s", outcome(x))
-		add(x.DeliveredAt, "delivered", "delivered to the agent")
+		status := ""
+		if x.TargetStatus != 0 {
+			status = strconv.Itoa(x.TargetStatus)
+		}
+		add(x.CompletedAt, "completed", api.Say(api.StepCompleted, "outcome", string(x.Outcome), "status", status, "source", string(x.Source)), "%s", outcome(x))
+		add(x.DeliveredAt, "delivered", api.Say(api.StepDelivered), "delivered to the agent")
 	}
 	if x.State.Final() {
-		add(x.ChangedAt, string(x.State), "%s", summary(x))
+		add(x.ChangedAt, string(x.State), api.Say(last(x)), "%s", summary(x))
 	}
 	slices.SortStableFunc(steps, func(a, b api.Step) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(steps); i++ {
 		steps[i].AfterMS = steps[i].At.Sub(steps[i-1].At).Milliseconds()
 	}
 	return steps
+}
+
+// ended says how an attempt ended.
+func ended(a execution.Attempt) (string, api.Said) {
+	number := strconv.Itoa(a.Number)
+	text, said := fmt.Sprintf("attempt %d: the answer was lost", a.Number), api.Say(api.StepLost, "number", number, "reason", a.Reason)
+	switch {
+	case a.Outcome != "":
+		text, said = fmt.Sprintf("attempt %d: %s", a.Number, a.Outcome), api.Say(api.StepAttempt, "number", number, "outcome", string(a.Outcome), "reason", a.Reason)
+	case a.Awaited():
+		text, said = fmt.Sprintf("attempt %d: how it ended is not known", a.Number), api.Say(api.StepEndUnknown, "number", number, "reason", a.Reason)
+	}
+	if a.Reason != "" {
+		text += " (" + a.Reason + ")"
+	}
+	return text, said
+}
+
+// last is the step with which an execution ended at which nothing was done.
+func last(x execution.Execution) api.Sentence {
+	switch x.State {
+	case execution.Rejected:
+		return api.StepRejected
+	case execution.Expired:
+		return api.StepExpired
+	case execution.NotSent:
+		return api.StepNotSent
+	case execution.NotDone:
+		return api.StepNotDone
+	}
+	if x.Code == string(api.RecordedInstead) {
+		return api.StepRecorded
+	}
+	return api.StepWithdrawn
 }

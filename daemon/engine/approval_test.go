@@ -267,6 +267,9 @@ func (r *rig) saysThatOneWaited(c engine.CardView) {
 	if !slices.ContainsFunc(c.Card.Why, func(s string) bool { return strings.Contains(s, "waited before") }) {
 		r.t.Errorf("the card says %q", c.Card.Why)
 	}
+	if len(c.WhySaid) != len(c.Card.Why) || !slices.ContainsFunc(c.WhySaid, func(s api.Said) bool { return s.Code == api.WhyWaitedBefore && s.Values["execution"] != "" }) {
+		r.t.Errorf("for other languages the card says %v beside %q", c.WhySaid, c.Card.Why)
+	}
 }
 
 func TestARestartVoidsWhatWaitsAndTheNextCardSaysSo(t *testing.T) {

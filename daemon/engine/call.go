@@ -333,7 +333,7 @@ func (q *request) caller(rd reading) execution.Caller {
 }
 
 // startLocked accepts a new execution and, where nobody has to be asked, dispatches it in the same commit. It unlocks.
-func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d policy.Decision, again *earlier, why string) call.Answer {
+func (e *Engine) startLocked(ctx context.Context, q *request, rd reading, d policy.Decision, again *earlier, why reason) call.Answer {
 	refused := api.Code("")
 	switch {
 	case e.counts[q.run.id] >= e.cfg.MaxOpenPerRun, e.bytes[q.run.id]+weight(rd) > maxOpenBytes:
@@ -484,17 +484,23 @@ func (e *Engine) answerableLocked(l *live) bool {
 	return !l.busy
 }
 
-// askWhy puts the reasons of a card into words.
-func askWhy(d policy.Decision, perUseWhy string, again *earlier) []string {
-	var why []string
+// reason is why a card asks: in words, and for other languages.
+type reason struct {
+	text string
+	said api.Said
+}
+
+// askWhy lists the reasons of a card.
+func askWhy(d policy.Decision, perUse reason, again *earlier) []reason {
+	var why []reason
 	if d.Step == policy.AskSession || d.Step == policy.AskBoth {
-		why = append(why, "a process that has not been allowed to act yet asks")
+		why = append(why, reason{"a process that has not been allowed to act yet asks", api.Say(api.WhyNewProcess)})
 	}
-	if perUseWhy != "" {
-		why = append(why, perUseWhy)
+	if perUse.text != "" {
+		why = append(why, perUse)
 	}
 	if again != nil {
-		why = append(why, "the same call was carried out before, and its result was delivered")
+		why = append(why, reason{"the same call was carried out before, and its result was delivered", api.Say(api.WhyDoneBefore)})
 	}
 	return why
 }
@@ -511,25 +517,30 @@ func question(d policy.Decision, again *earlier) approval.Question {
 	return approval.AskUse
 }
 
-// readFacts adds what the reading says, and returns in words why the person is asked each time.
-func readFacts(f *policy.Facts, rd reading) (why string) {
+// readFacts adds what the reading says, and returns why the person is asked each time.
+func readFacts(f *policy.Facts, rd reading) (why reason) {
 	f.ActionKnown = rd.action != nil
 	f.ContractAccepted = rd.action != nil && !rd.action.retired
 	f.ArgumentsValid = rd.err == nil
 	if rd.action == nil || rd.err != nil {
-		return ""
+		return reason{}
 	}
 	f.ReadOnly = rd.action.Contract().Replay.Class == execution.ReadOnly
 	f.CredentialPresent, f.TargetBound = rd.missing == "", rd.bound == nil
-	ask, why, err := rd.action.PerUse(rd.prepared)
+	ask, action, err := rd.action.PerUse(rd.prepared)
+	why.text = action.Text
 	switch {
 	case err != nil:
 		// A condition that cannot be evaluated asks.
-		f.PerUse, why = true, "the contract's condition could not be evaluated: "+err.Error()
-	case ask:
 		f.PerUse = true
+		why = reason{"the contract's condition could not be evaluated: " + err.Error(), api.Say(api.WhyConditionUntold, "condition", action.Condition, "values", action.Values)}
+	case ask && action.Condition != "":
+		f.PerUse, why.said = true, api.Say(api.WhyCondition, "condition", action.Condition, "values", action.Values)
+	case ask:
+		f.PerUse, why.said = true, api.Say(api.WhyActionEachTime)
 	case rd.cred != nil && rd.cred.PerUse:
-		f.PerUse, why = true, "the credential "+quoteName(rd.cred.Name)+" asks at every use"
+		f.PerUse = true
+		why = reason{"the credential " + quoteName(rd.cred.Name) + " asks at every use", api.Say(api.WhyCredential, "credential", rd.cred.Name)}
 	}
 	return why
 }

@@ -26,6 +26,13 @@ type card struct {
 	tool    string
 	done    chan struct{} // closed when the card is answered or void
 	timer   *time.Timer
+	said    []api.Said // Why, for other languages
+}
+
+func (c *card) because(list ...reason) {
+	for _, r := range list {
+		c.Why, c.said = append(c.Why, r.text), append(c.said, r.said)
+	}
 }
 
 // CardView is a card with everything that a person needs to decide.
@@ -40,6 +47,7 @@ type CardView struct {
 	Calls     int       // the run's calls before
 	Tool      string
 	Attached  bool // a caller still waits
+	WhySaid   []api.Said
 }
 
 // Errors that callers branch on.
@@ -68,16 +76,20 @@ func digestOf(e effect.Effect) (string, error) {
 func digestText(sum [32]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
 // askLocked puts a new card before the person for an execution.
-func (e *Engine) askLocked(l *live, q *request, d policy.Decision, again *earlier, perUseWhy string) {
+func (e *Engine) askLocked(l *live, q *request, d policy.Decision, again *earlier, perUse reason) {
 	c := &card{
-		Card: approval.Card{Question: question(d, again), Binding: l.binding(), Why: askWhy(d, perUseWhy, again)},
+		Card: approval.Card{Question: question(d, again), Binding: l.binding()},
 		run:  q.run, l: l, tool: l.x.Tool,
 	}
+	c.because(askWhy(d, perUse, again)...)
 	if again != nil {
 		c.earlier, c.Earlier = again.x, again.x.ID
 	} else if x := e.lapsedLocked(l); x != nil {
 		// An earlier card of the same intent was void before anybody answered: say so.
-		c.Why = append(c.Why, fmt.Sprintf("the same call waited before (%s) and %s: %s", x.ID, x.State, x.Reason))
+		c.because(reason{
+			fmt.Sprintf("the same call waited before (%s) and %s: %s", x.ID, x.State, x.Reason),
+			api.Say(api.WhyWaitedBefore, "execution", x.ID, "state", string(x.State), "reason", x.Reason),
+		})
 	}
 	l.card = c
 	e.openCardLocked(c)
@@ -114,10 +126,10 @@ func (e *Engine) askSessionLocked(q *request, f *earlier) <-chan struct{} {
 		Card: approval.Card{
 			Question: approval.AskSession, Earlier: f.x.ID,
 			Binding: approval.Binding{Execution: f.x.ID, Fingerprint: f.x.Fingerprint, EffectDigest: f.x.EffectDigest, Run: q.run.id, ContractDigest: f.x.ContractDigest},
-			Why:     []string{"a process that has not been allowed to act yet asks for the result of an earlier execution; nothing will be sent for it"},
 		},
 		run: q.run, earlier: f.x, tool: f.x.Tool,
 	}
+	c.because(reason{"a process that has not been allowed to act yet asks for the result of an earlier execution; nothing will be sent for it", api.Say(api.WhyEarlierResult)})
 	q.run.asking = c
 	e.openCardLocked(c)
 	return c.done
@@ -283,7 +295,7 @@ func (e *Engine) cardsLocked() []CardView {
 
 func (e *Engine) viewLocked(c *card) CardView {
 	v := CardView{Card: c.Card, Peer: *c.run.identity, Since: c.run.first, Calls: c.run.calls, Tool: c.tool}
-	v.Card.Why = slices.Clone(c.Why)
+	v.Card.Why, v.WhySaid = slices.Clone(c.Why), slices.Clone(c.said)
 	if c.l != nil {
 		x, eff := c.l.x, c.l.effect
 		v.Execution, v.Effect, v.Arguments, v.Attached = &x, &eff, c.l.args, e.attachedLocked(c.l)

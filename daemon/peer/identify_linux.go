@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/harden"
 )
 
@@ -406,7 +407,7 @@ func (id *Identifier) identity(agent *held, via string, through []Process) (*Ide
 	process.Script, process.ScriptDigest = w.first.script, w.first.scriptDigest
 	return &Identity{
 		Run: run, Actor: w.first.actor, Agent: process, Chain: chain, Through: through, Via: via,
-		Assurance: w.first.assurance, Package: w.first.pkg, Contains: w.first.contains, Doubts: slices.Clone(w.first.doubts),
+		Assurance: w.first.assurance, Package: w.first.pkg, Contains: w.first.contains, Doubts: texts(w.first.doubts), DoubtsSaid: said(w.first.doubts),
 		Check: func() error { return w.check(process) },
 		Ended: w.ended,
 	}, nil
@@ -420,7 +421,7 @@ type program struct {
 	script       string
 	scriptDigest string
 	contains     string
-	doubts       []string
+	doubts       []doubt
 }
 
 // programOf finds out what a held process runs, which may read many files.
@@ -439,7 +440,7 @@ func (id *Identifier) programOf(h *held) program {
 		system = system && systemOwned(h.Script)
 		var err error
 		if p.scriptDigest, err = id.digests.of(h.Script); err != nil {
-			p.doubts = append(p.doubts, "its script cannot be read")
+			p.doubts = append(p.doubts, doubt{api.Say(api.DoubtUnreadable), "its script cannot be read"})
 		}
 	}
 	switch {
@@ -472,4 +473,18 @@ func (w *watched) check(p Process) error {
 		return fmt.Errorf("process %d has become another program: it ran %s and now runs %s", p.PID, p.Exe, now.Exe)
 	}
 	return nil
+}
+
+func texts(list []doubt) (out []string) {
+	for _, d := range list {
+		out = append(out, d.text)
+	}
+	return out
+}
+
+func said(list []doubt) (out []api.Said) {
+	for _, d := range list {
+		out = append(out, d.said)
+	}
+	return out
 }

@@ -1,6 +1,10 @@
 package peer
 
-import "time"
+import (
+	"time"
+
+	"singlepass.dev/daemon/api"
+)
 
 // Assurance says in words how well the agent's program is known. The zero value is invalid.
 type Assurance string
@@ -48,7 +52,11 @@ type Identity struct {
 	Contains  string    `json:"contains,omitempty"` // what the script says it belongs to: npm:name@version, python:name. The user can write that
 	Doubts    []string  `json:"doubts,omitempty"`   // in words: what keeps the program from being what its files say
 	Changes   []string  `json:"changes,omitempty"`  // in words, with Changed: what is another than in its last session
-	Via       string    `json:"via"`                // bridge, socket, http
+
+	// The same for other languages, each at the place of its words. They belong to a process that lives and are not kept.
+	DoubtsSaid  []api.Said `json:"-"`
+	ChangesSaid []api.Said `json:"-"`
+	Via         string     `json:"via"` // bridge, socket, http
 	// Check proves again that the process behind this identity is alive and has not become another program. Nil means that it cannot be checked.
 	Check func() error `json:"-"`
 	// Ended is closed when the process is gone. Nil means that it cannot be watched.

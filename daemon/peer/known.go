@@ -3,6 +3,8 @@ package peer
 import (
 	"fmt"
 	"time"
+
+	"singlepass.dev/daemon/api"
 )
 
 // Known is what is remembered of an actor's program from its last session. The JSON form is frozen as version 1: fields may be added, never renamed.
@@ -33,21 +35,22 @@ func (i Identity) KnownAs(before Known, at time.Time) Known {
 //
 // The zero Known means that the actor never had a session.
 func (i Identity) Judged(before Known) Identity {
-	i.Changes = nil
+	i.Changes, i.ChangesSaid = nil, nil
 	if before.Actor != i.Actor {
 		return i
 	}
 	since := "since its session of " + before.Last.UTC().Format("2006-01-02 15:04 UTC")
-	differ := func(what, was, is string) {
+	differ := func(code api.Sentence, what, was, is string) {
 		if was != is {
+			i.ChangesSaid = append(i.ChangesSaid, api.Say(code, "is", is, "was", was, "since", before.Last.UTC().Format(time.RFC3339)))
 			i.Changes = append(i.Changes, fmt.Sprintf("its %s is another %s: %s, and was %s", what, since, orNone(is), orNone(was)))
 		}
 	}
-	differ("executable", before.Exe, i.Agent.Exe)
-	differ("executable's content", before.Digest, i.Agent.Digest)
-	differ("script", before.Script, i.Agent.Script)
-	differ("script's content", before.ScriptDigest, i.Agent.ScriptDigest)
-	differ("package", before.Package, i.Package)
+	differ(api.ChangedExecutable, "executable", before.Exe, i.Agent.Exe)
+	differ(api.ChangedContent, "executable's content", before.Digest, i.Agent.Digest)
+	differ(api.ChangedScript, "script", before.Script, i.Agent.Script)
+	differ(api.ChangedScriptContent, "script's content", before.ScriptDigest, i.Agent.ScriptDigest)
+	differ(api.ChangedPackage, "package", before.Package, i.Package)
 	if i.Assurance == UserOwned {
 		i.Assurance = Unchanged
 		if len(i.Changes) > 0 {

@@ -15,14 +15,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"singlepass.dev/daemon/api"
 )
 
 // origin is where a program comes from, as far as it can be proven.
 type origin struct {
-	pkg    string   // Identity.Package
-	actor  string   // in place of exe:/path, where the path says nothing lasting; else ""
-	system bool     // nobody but root can change it
-	doubts []string // Identity.Doubts
+	pkg    string  // Identity.Package
+	actor  string  // in place of exe:/path, where the path says nothing lasting; else ""
+	system bool    // nobody but root can change it
+	doubts []doubt // Identity.Doubts
 }
 
 // originOf tells where the executable of a held process comes from.
@@ -108,7 +110,7 @@ func (id *Identifier) flatpak(p Process) (origin, bool) {
 			return origin{pkg: "flatpak:" + name, actor: "flatpak:" + name, system: systemOwned(path)}, true
 		}
 	}
-	return origin{doubts: []string{"it says that it is the Flatpak " + name + ", but does not run a file of that"}}, true
+	return origin{doubts: []doubt{{api.Say(api.DoubtFlatpak, "name", name), "it says that it is the Flatpak " + name + ", but does not run a file of that"}}}, true
 }
 
 // appImage recognizes a program that runs from the mount of an AppImage. Where the image lies is the process's own word.
@@ -116,7 +118,7 @@ func appImage(p Process) (origin, bool) {
 	if !strings.Contains(p.Exe, "/.mount_") {
 		return origin{}, false
 	}
-	o := origin{doubts: []string{"it runs from an AppImage's mount, which cannot be looked behind"}}
+	o := origin{doubts: []doubt{{api.Say(api.DoubtAppImage), "it runs from an AppImage's mount, which cannot be looked behind"}}}
 	path := environment(p.PID)["APPIMAGE"]
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
 		return o, true
@@ -172,8 +174,14 @@ var loaders = map[string][]string{
 	"bash":   {"BASH_ENV"},
 }
 
+// doubt is one reason for which it cannot be told what a program is.
+type doubt struct {
+	said api.Said
+	text string
+}
+
 // doubtsOf says what keeps a process from being what its files say. That there is no such thing is no proof: a process can write over its environment.
-func doubtsOf(h *held) (doubts []string) {
+func doubtsOf(h *held) (doubts []doubt) {
 	env := environment(h.PID)
 	language, interprets := interpreter(h.Exe)
 	if !interprets {
@@ -181,17 +189,17 @@ func doubtsOf(h *held) (doubts []string) {
 	}
 	for _, name := range slices.Concat(loaders[""], loaders[language]) {
 		if env[name] != "" {
-			doubts = append(doubts, "it was started with "+name+", which can bring other code into it")
+			doubts = append(doubts, doubt{api.Say(api.DoubtPreload, "variable", name), "it was started with " + name + ", which can bring other code into it"})
 		}
 	}
 	if tracer := tracerOf(h.PID); tracer != "" && tracer != "0" {
-		doubts = append(doubts, "process "+tracer+" traces it, and can make it say anything")
+		doubts = append(doubts, doubt{api.Say(api.DoubtTraced, "process", tracer), "process " + tracer + " traces it, and can make it say anything"})
 	}
 	if interprets && h.Script == "" {
-		doubts = append(doubts, "it is an interpreter, and no file says what it runs")
+		doubts = append(doubts, doubt{api.Say(api.DoubtNoScript), "it is an interpreter, and no file says what it runs"})
 	}
 	if h.Script != "" && !sameNamespace(h.PID) {
-		doubts = append(doubts, "it sees other files than you do, so its script may be another one")
+		doubts = append(doubts, doubt{api.Say(api.DoubtOtherFiles), "it sees other files than you do, so its script may be another one"})
 	}
 	return doubts
 }

@@ -119,7 +119,7 @@ func (o *operatorSide) Cards() []control.CardView {
 }
 
 func cardView(c engine.CardView) control.CardView {
-	v := control.CardView{Card: c.Card, Peer: c.Peer, Since: c.Since, CallsBefore: max(0, c.Calls-1), Earlier: c.Earlier}
+	v := control.CardView{Card: c.Card, Peer: c.Peer, Since: c.Since, CallsBefore: max(0, c.Calls-1), Earlier: c.Earlier, WhySaid: c.WhySaid}
 	if c.Execution != nil {
 		v.Execution = *c.Execution
 	} else if c.Earlier != nil {

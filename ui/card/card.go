@@ -216,8 +216,8 @@ func (v *View) body() []fyne.CanvasObject {
 	}
 	if len(c.Why) > 0 {
 		var why []fyne.CanvasObject
-		for _, w := range c.Why {
-			why = append(why, look.Body("•  "+w))
+		for i, w := range c.Why {
+			why = append(why, look.Body("•  "+look.Said(at(c.WhySaid, i), w)))
 		}
 		list = append(list, look.Section(words.Say("card.why"), look.Rows(-7, why...)))
 	}
@@ -233,9 +233,17 @@ func (v *View) body() []fyne.CanvasObject {
 	))
 }
 
+// at is the code of the i-th sentence; an older daemon gives none.
+func at(said []api.Said, i int) api.Said {
+	if i < len(said) {
+		return said[i]
+	}
+	return api.Said{}
+}
+
 // who says which program asks, how well it is known, and what started it.
 func who(c api.Card, now time.Time) fyne.CanvasObject {
-	tone, shape, assurance := Assurance(c.Assurance)
+	tone, shape, assurance := look.Assured(c.Level, c.Assurance)
 	exe := c.Agent.Exe
 	if c.Agent.Script != "" {
 		exe = look.Quoted([]string{c.Agent.Exe, c.Agent.Script})
@@ -249,10 +257,11 @@ func who(c api.Card, now time.Time) fyne.CanvasObject {
 	for _, told := range []struct {
 		name  string
 		lines []string
-	}{{words.Say("card.doubts"), c.Doubts}, {words.Say("card.changes"), c.Changes}} {
+		said  []api.Said
+	}{{words.Say("card.doubts"), c.Doubts, c.DoubtsSaid}, {words.Say("card.changes"), c.Changes, c.ChangesSaid}} {
 		var lines []fyne.CanvasObject
-		for _, l := range told.lines {
-			lines = append(lines, look.Body(l))
+		for i, l := range told.lines {
+			lines = append(lines, look.Body(look.Said(at(told.said, i), l)))
 		}
 		if len(lines) > 0 {
 			facts = append(facts, look.Fact{Name: told.name, Value: look.Rows(-7, lines...)})
@@ -281,23 +290,6 @@ func who(c api.Card, now time.Time) fyne.CanvasObject {
 	}
 	facts = append(facts, look.Fact{Name: words.Say("card.known"), Value: look.Body(since)})
 	return look.NewPanel(look.Facts(facts...))
-}
-
-// Assurance says in words and by a shape how well a program is known.
-func Assurance(daemonsWords string) (look.Tone, look.Shape, string) {
-	switch daemonsWords {
-	case "installed by the system and not writable by you":
-		return look.Fine, look.ShapeLock, words.Say("assurance.system")
-	case "yours, and seen for the first time":
-		return look.Careful, look.ShapeOpenLock, words.Say("assurance.first")
-	case "yours, and unchanged since it was first seen":
-		return look.Careful, look.ShapeOpenLock, words.Say("assurance.unchanged")
-	case "changed since its last session":
-		return look.Wrong, look.ShapeWarning, words.Say("assurance.changed")
-	case "cannot be told", "":
-		return look.Wrong, look.ShapeWarning, words.Say("assurance.cannot_tell")
-	}
-	return look.Careful, look.ShapeOpenLock, daemonsWords
 }
 
 func (v *View) buttons() []fyne.CanvasObject {

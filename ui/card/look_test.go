@@ -20,14 +20,16 @@ import (
 func kinds() map[string]func(*api.Card) {
 	return map[string]func(*api.Card){
 		"session-and-use": func(*api.Card) {},
-		"session":         func(c *api.Card) { c.Question, c.Why = "session", c.Why[:1] },
+		"session":         func(c *api.Card) { c.Question, c.Why, c.WhySaid = "session", c.Why[:1], c.WhySaid[:1] },
 		"per-use": func(c *api.Card) {
 			c.Question, c.Answers, c.Why = "per_use", []string{"once", "deny"}, []string{"the credential ‹deploy-service› asks at every use"}
-			c.Assurance = "installed by the system and not writable by you"
+			c.WhySaid = []api.Said{api.Say(api.WhyCredential, "credential", "deploy-service")}
+			c.Level = api.AssuranceSystem
 		},
 		"read-only-without-credential": func(c *api.Card) {
 			c.Class, c.Credential, c.Effect = "read_only", "", api.Effect{Channel: "http", Method: "GET", URL: "https://status.example/v1/health"}
-			c.Target, c.Assurance = "https://status.example/v1/health", "cannot be told"
+			c.Target, c.Level = "https://status.example/v1/health", api.AssuranceCannotTell
+			c.Doubts, c.DoubtsSaid = []string{"process 99 traces it"}, []api.Said{api.Say(api.DoubtTraced, "process", "99")}
 		},
 		"attached": func(c *api.Card) {
 			r := looktest.Record("accepted", 3)
@@ -66,7 +68,7 @@ func kinds() map[string]func(*api.Card) {
 			c.Agent.Script = "/home/a/.cache/\x1b[2Jagent.py"
 			c.Target = "https://xn--80ak6aa92e.com/pay"
 			c.Effect.URL, c.Effect.Body = "https://xn--80ak6aa92e.com/pay?note=\u202edrawkcab", "{\"to\":\"acc\u200bount\",\"note\":\"line\\u2028two \u202e\"}"
-			c.Why = []string{"looks fine\nALLOWED BY POLICY"}
+			c.Why, c.WhySaid = []string{"looks fine\nALLOWED BY POLICY"}, nil
 		},
 		"long":  func(c *api.Card) { c.Effect.Body = long() },
 		"bytes": func(c *api.Card) { c.Effect.Body, c.Effect.BodyB64, c.Effect.Size = "", "AAECA//+/fz7+g==", 10 },

@@ -125,9 +125,7 @@ func Result(r api.Record, now time.Time) fyne.CanvasObject {
 	case "not_done":
 		return say(look.Calm, look.ShapeNothing, words.Say("result.not_done"), r.Reason)
 	}
-	source := map[string]string{
-		"late_answer": words.Say("source.late"), "status_query": words.Say("source.query"), "marker": words.Say("source.marker"), "operator": words.Say("source.operator"),
-	}[r.OutcomeSource]
+	source := look.Source(r.OutcomeSource)
 	status := ""
 	if r.TargetStatus != 0 {
 		status = words.Say("result.status", "Status", r.TargetStatus)
@@ -180,7 +178,7 @@ func callers(r api.Record, card *api.Card, now time.Time) fyne.CanvasObject {
 func checks(r api.Record, now time.Time) fyne.CanvasObject {
 	var rows []fyne.CanvasObject
 	for _, c := range r.Checks {
-		text := look.Clock(c.At, now) + "   " + found(c.Finding)
+		text := look.Clock(c.At, now) + "   " + look.Found(c.Finding)
 		if c.Times > 1 {
 			text += "   " + words.Count("check.times", c.Times)
 		}
@@ -193,7 +191,7 @@ func checks(r api.Record, now time.Time) fyne.CanvasObject {
 	return look.NewPanel(look.Rows(-7, rows...))
 }
 
-// steps is the whole story in words, in the daemon's own.
+// steps is the whole story in words.
 func steps(r api.Record) fyne.CanvasObject {
 	var rows []fyne.CanvasObject
 	for i, s := range r.Timeline {
@@ -204,7 +202,7 @@ func steps(r api.Record) fyne.CanvasObject {
 		rows = append(rows, look.Paragraph(
 			look.Run{Text: look.ClockMS(s.At) + "  ", Style: look.Style{Mono: true, Size: theme.SizeNameCaptionText}},
 			look.Run{Text: fmt.Sprintf("%-9s ", gap), Style: look.Style{Mono: true, Size: theme.SizeNameCaptionText, Color: look.Muted}},
-			look.Run{Text: s.Text, Style: look.Style{}},
+			look.Run{Text: look.Said(s.Said, s.Text), Style: look.Style{}},
 		))
 	}
 	return look.NewPanel(look.Rows(-8, rows...))

@@ -162,7 +162,7 @@ func (v *View) settlePanel() []fyne.CanvasObject {
 
 // againstPanel is the decision to let the person's word stand against the target's, apart from all others and in plain words.
 func (v *View) againstPanel() []fyne.CanvasObject {
-	said, causes := found(v.contra), words.Say("against.done_means")
+	said, causes := look.Found(v.contra), words.Say("against.done_means")
 	mine := words.Say("settle.done")
 	if !v.word.Done {
 		mine, causes = words.Say("settle.not_done"), words.Say("against.not_done_means")

@@ -218,26 +218,11 @@ func Finding(c api.Checked) fyne.CanvasObject {
 	case "running":
 		tone, shape = look.Working, look.ShapeSent
 	}
-	runs := []look.Run{{Text: found(c.Finding), Style: look.Style{Bold: true}}}
+	runs := []look.Run{{Text: look.Found(c.Finding), Style: look.Style{Bold: true}}}
 	if c.Text != "" {
 		runs = append(runs, look.Run{Text: "  " + c.Text, Style: look.Style{Color: look.Muted}})
 	}
 	return look.NewNotice(tone, shape, look.Paragraph(runs...))
-}
-
-// found says in words what the target said when it was asked.
-func found(finding string) string {
-	switch finding {
-	case "done":
-		return words.Say("check.done")
-	case "failed":
-		return words.Say("check.failed")
-	case "not_done":
-		return words.Say("check.not_done")
-	case "running":
-		return words.Say("check.running")
-	}
-	return words.Say("check.cannot_tell")
 }
 
 // settle writes the person's word down, unless the target said otherwise when it was asked: then it asks whether the word is to stand against that.

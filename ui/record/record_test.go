@@ -369,7 +369,7 @@ func TestWhatTheDaemonRefusesIsSaid(t *testing.T) {
 	g := show(t, looktest.Record("completed_result_delivered", 1), nil)
 	g.daemon.err = api.Errorf(api.CodeVaultLocked, "the vault is locked").WithHint("unlock it first")
 	g.tap(t, "Show request and result")
-	g.says(t, "The vault is locked.", "unlock it first")
+	g.says(t, "The vault is locked.", "Unlock it with your passphrase first.")
 }
 
 func TestWhatThePersonBeganStaysAndAChangeOfStateDoesNot(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"fyne.io/fyne/v2/widget"
 
 	"singlepass.dev/daemon/api"
-	"singlepass.dev/ui/card"
 	"singlepass.dev/ui/look"
 	"singlepass.dev/ui/words"
 )
@@ -124,7 +123,7 @@ func (v *View) draw() {
 
 func (v *View) one(s api.Session) fyne.CanvasObject {
 	now := v.cfg.Now()
-	tone, shape, assurance := card.Assurance(s.Assurance)
+	tone, shape, assurance := look.Assured(s.Level, s.Assurance)
 	exe := s.Agent.Exe
 	if s.Agent.Script != "" {
 		exe = look.Quoted([]string{s.Agent.Exe, s.Agent.Script})

@@ -44,15 +44,15 @@ func two() []api.Session {
 	return []api.Session{
 		{
 			Run: "run_1", Actor: "exe:/usr/bin/claude", By: "operator", At: looktest.Now.Add(-2 * time.Hour), Agent: api.Process{PID: 4242, Exe: "/usr/bin/claude"},
-			Assurance: "installed by the system and not writable by you", Calls: 17,
+			Assurance: "installed by the system and not writable by you", Level: api.AssuranceSystem, Calls: 17,
 		},
 		{
 			Run: "run_2", Actor: "script:/home/a/bin/agent.py", By: "operator", At: looktest.Now.Add(-3 * time.Minute), Agent: api.Process{PID: 5001, Exe: "/usr/bin/python3", Script: "/home/a/bin/agent.py"},
-			Assurance: "yours, and unchanged since it was first seen", Suspended: true, Calls: 1, Scope: "run", Card: "card_1",
+			Assurance: "yours, and unchanged since it was first seen", Level: api.AssuranceUnchanged, Suspended: true, Calls: 1, Scope: "run", Card: "card_1",
 		},
 		{
 			Run: "run_2", Actor: "script:/home/a/bin/agent.py", By: "operator", At: looktest.Now.Add(-4 * time.Minute), Agent: api.Process{PID: 5001, Exe: "/usr/bin/python3", Script: "/home/a/bin/agent.py"},
-			Assurance: "yours, and unchanged since it was first seen", Calls: 1, Scope: "arguments", Tool: "deploy_release", Card: "card_2", Until: looktest.Now.Add(11 * time.Minute),
+			Assurance: "yours, and unchanged since it was first seen", Level: api.AssuranceUnchanged, Calls: 1, Scope: "arguments", Tool: "deploy_release", Card: "card_2", Until: looktest.Now.Add(11 * time.Minute),
 		},
 	}
 }

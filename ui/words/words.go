@@ -6,7 +6,8 @@
 // Where the system speaks another language, everything is said in English, but for European Portuguese, which gets the Brazilian texts, and Simplified Chinese, which gets the Traditional
 // ones.
 //
-// Non-promises: what the daemon says in free words (the reasons of a card, error messages and their hints) is shown in the daemon's own English.
+// Non-promises: what the daemon says in free words (the reason of a failure, the details of an error) is shown in the daemon's own English. What it says with a code has a text here; ui/look
+// says it.
 package words
 
 import (
