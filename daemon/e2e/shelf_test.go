@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"strings"
@@ -125,6 +126,15 @@ func TestResourcesAndPromptsOfAnUpstreamAreReadUnderTheSameRulesAsTools(t *testi
 			}
 			if got := s.spctl("audit", "verify"); got == "" {
 				t.Error("audit verify says nothing")
+			}
+			// What was read is sealed, and the secret is nowhere.
+			s.wipe("token")
+			files := filesBelow(t, s.dir)
+			wantClean(t, files)
+			for name, data := range files {
+				if strings.HasPrefix(name, s.home) && bytes.Contains(data, []byte("docs://manual")) {
+					t.Errorf("what was read stands open in %s", name)
+				}
 			}
 		})
 	}

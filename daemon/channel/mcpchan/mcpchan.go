@@ -149,8 +149,9 @@ func (c *Channel) Do(ctx context.Context, r channel.Request) channel.Outcome {
 	q := request{method: m.Method, name: about(*m), pending: p}
 	if m.Method == "" {
 		var tool Listed
-		tool, err = listing.holds(*m)
-		q.header = paramFields(tool.headers, m.Arguments)
+		if tool, err = listing.holds(*m); err == nil {
+			q.header, err = paramFields(tool.headers, m.Arguments)
+		}
 		q.method, q.params = "tools/call", callParams(l.revision(), c.cfg.Version, r, p)
 	} else {
 		err = s.mayRead(connecting, l, &r)

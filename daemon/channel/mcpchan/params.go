@@ -18,8 +18,10 @@ type paramHeader struct {
 	name string   // behind Mcp-Param-
 }
 
-// maxParamHeaders bounds the headers of one tool.
-const maxParamHeaders = 32
+const (
+	maxParamHeaders = 32       // of one tool
+	maxParamBytes   = 16 << 10 // of all of a call: a server that refuses longer ones may do so by closing the connection, and then nobody knows what it did
+)
 
 // headerSchema is what counts of a schema here. Elsewhere than on a chain of properties an annotation has no argument that it could be about, and stands for nothing.
 type headerSchema struct {
@@ -73,9 +75,10 @@ func (s headerSchema) collect(path []string, out []paramHeader) ([]paramHeader, 
 
 var wholeNumber = regexp.MustCompile(`^-?[0-9]{1,16}$`)
 
-// paramFields makes the headers of a call. An argument that is absent or null has none; one that is not of its kind has none either, and the server refuses the request for it before it does anything.
-func paramFields(headers []paramHeader, arguments []byte) []effect.Field {
+// paramFields makes the headers of a call, or says why it cannot be made. An argument that is absent or null has none; one that is not of its kind has none either, and the server refuses the request for it before it does anything.
+func paramFields(headers []paramHeader, arguments []byte) ([]effect.Field, error) {
 	var out []effect.Field
+	size := 0
 	for _, h := range headers {
 		value := json.RawMessage(arguments)
 		for _, name := range h.path {
@@ -100,9 +103,12 @@ func paramFields(headers []paramHeader, arguments []byte) []effect.Field {
 		default:
 			continue
 		}
+		if size += len(h.name) + len(text); size > maxParamBytes {
+			return nil, fmt.Errorf("the tool wants the argument %q in a header of the request, for which it is too long (%d KiB for all of them)", clip(strings.Join(h.path, "."), 80), maxParamBytes>>10)
+		}
 		out = append(out, effect.Field{Name: "Mcp-Param-" + h.name, Value: text})
 	}
-	return out
+	return out, nil
 }
 
 // isToken: RFC 9110 section 5.6.2.

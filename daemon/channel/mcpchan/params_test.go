@@ -73,6 +73,23 @@ func TestTheHeadersOfArgumentsAreOursAlone(t *testing.T) {
 	}
 }
 
+func TestAnArgumentThatIsTooLongForAHeaderIsNotSent(t *testing.T) {
+	calls := 0
+	r := onTheWireWith(t, func(_ *http.Request, method string) string {
+		switch method {
+		case "server/discover":
+			return `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`
+		case "tools/list":
+			return `{"tools":[{"name":"deploy","inputSchema":` + headerTool + `}]}`
+		}
+		calls++
+		return `{"content":[]}`
+	})
+	if o := r.Do(t.Context(), r.request("deploy", `{"region":"`+strings.Repeat("r", 20<<10)+`"}`)); o.Verdict != channel.NotSent || calls != 0 {
+		t.Errorf("%+v after %d calls", o, calls)
+	}
+}
+
 func TestAToolWhoseHeadersCannotBeSentIsNotUsed(t *testing.T) {
 	for name, schema := range map[string]string{
 		"a number":     `{"a":{"type":"number","x-mcp-header":"A"}}`,
