@@ -21,6 +21,7 @@ const nobody = 65534
 
 // TestTheRealProgramsServeAUserWithoutRights is about what root does not see: an undumpable daemon hides from its own user, folders are entered by others, locked memory is scarce.
 func TestTheRealProgramsServeAUserWithoutRights(t *testing.T) {
+	t.Parallel() // it builds them
 	if os.Getuid() != 0 {
 		t.Skip("the other tests run without rights already; only root can give them up for this one")
 	}
