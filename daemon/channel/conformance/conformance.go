@@ -6,7 +6,7 @@
 // channel's testdata, so that a change in what a lost answer means is seen in review. Write it with `go test . -run TestName -args -conformance.update`.
 //
 // The fifth fault, a daemon that is killed, is not one that a channel can tell of. This package's own test kills daemons, each with an attempt of every class at every boundary of every
-// channel, opens their journals again, and has the agent repeat its calls.
+// channel, opens their journals again, and has the agent repeat its calls. Another one holds what the agent is told, by class, when the target fails.
 //
 // A harness needs a real target, which fails at the place that the case says and whose ledger outlives it. Nothing sleeps: a hang ends when the harness reports that the target is
 // silent and the channel waits.

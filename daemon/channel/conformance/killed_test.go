@@ -159,20 +159,8 @@ func said(a call.Answer) string {
 func kill(t *testing.T, b conformance.Boundary, target func(*stage) *home) []row {
 	s := newStage(t, b)
 	h := target(s)
-	if h.Secret == nil {
-		h.Secret = []byte(canary)
-	}
-	h.Boundary, h.Dir = b, t.TempDir()
-	if err := os.Chmod(h.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	scalar, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.MAC, h.Index, h.Seal = make([]byte, 32), make([]byte, 32), scalar.Bytes()
-	_, _ = rand.Read(h.MAC)
-	_, _ = rand.Read(h.Index)
+	h.furnish(t)
+	h.Boundary = b
 	runAndKill(t, s, h)
 	close(s.killed)
 
@@ -208,6 +196,25 @@ func kill(t *testing.T, b conformance.Boundary, target func(*stage) *home) []row
 		rows[i] = r
 	}
 	return rows
+}
+
+// furnish gives a home its folder, and what a vault would have.
+func (h *home) furnish(t *testing.T) {
+	t.Helper()
+	if h.Secret == nil {
+		h.Secret = []byte(canary)
+	}
+	h.Dir = t.TempDir()
+	if err := os.Chmod(h.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	scalar, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.MAC, h.Index, h.Seal = make([]byte, 32), make([]byte, 32), scalar.Bytes()
+	_, _ = rand.Read(h.MAC)
+	_, _ = rand.Read(h.Index)
 }
 
 // judge is what holds whatever the channel.

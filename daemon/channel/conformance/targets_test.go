@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"singlepass.dev/daemon/channel/conformance"
 	"singlepass.dev/daemon/channel/sshchan/sshdtest"
 	"singlepass.dev/daemon/execution"
@@ -32,18 +34,23 @@ const (
 	tool   = `{"name":"charge","inputSchema":{"type":"object"}}`
 )
 
-// stage is a target that stops at a boundary until the daemon was killed, and from then on does what it is asked. It knows nothing of Singlepass but the key that it is sent.
+// stage is a target that stops at a boundary until the daemon was killed, and from then on does what it is asked; or, with a fault, one that fails there whenever it is armed. It knows
+// nothing of Singlepass but the key that it is sent.
 type stage struct {
 	t        *testing.T
 	boundary conformance.Boundary
-	reached  chan struct{} // one for each attempt that has come to the boundary
-	killed   chan struct{} // closed when the daemon is
+	fault    conformance.Fault // refuses, closes or resets; empty where the daemon is killed
+	armed    atomic.Bool       // the next attempt fails
+	failed   atomic.Bool       // the connection at hand is to be ended as the fault says
+	reached  chan struct{}     // one for each attempt that has come to the boundary
+	killed   chan struct{}     // closed when the daemon is
 
 	mu       sync.Mutex
 	requests map[execution.Class]int
 	effects  map[execution.Class]int
 	done     map[string]bool // by key
 	ledgers  map[execution.Class]string
+	wire     net.Conn // to the SSH client, the newest
 }
 
 func newStage(t *testing.T, b conformance.Boundary) *stage {
@@ -52,6 +59,9 @@ func newStage(t *testing.T, b conformance.Boundary) *stage {
 
 // fails says whether an attempt that comes to b now goes no further.
 func (s *stage) fails(b conformance.Boundary) bool {
+	if s.fault != "" {
+		return s.boundary == b && s.armed.Load()
+	}
 	select {
 	case <-s.killed:
 		return false
@@ -60,10 +70,14 @@ func (s *stage) fails(b conformance.Boundary) bool {
 	}
 }
 
-// stops says whether this is the boundary, and if it is returns after the kill.
+// stops says whether this is the boundary, and if it is returns after the kill, or at once where it is the target that fails.
 func (s *stage) stops(b conformance.Boundary) bool {
 	if !s.fails(b) {
 		return false
+	}
+	if s.fault != "" {
+		s.failed.Store(true)
+		return s.armed.CompareAndSwap(true, false)
 	}
 	s.reached <- struct{}{}
 	<-s.killed
@@ -96,6 +110,14 @@ func (s *stage) seen(class execution.Class) (requests, effects int) {
 	return s.requests[class], s.effects[class]
 }
 
+// end closes a connection, as the fault says if it is its turn.
+func (s *stage) end(c net.Conn) {
+	if s.failed.Swap(false) && s.fault == conformance.Reset {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	_ = c.Close()
+}
+
 // listen serves each connection until the end of the test.
 func (s *stage) listen(serve func(c net.Conn, n int)) string {
 	s.t.Helper()
@@ -111,8 +133,8 @@ func (s *stage) listen(serve func(c net.Conn, n int)) string {
 				return
 			}
 			work.Go(func() {
-				defer c.Close()
 				serve(c, n)
+				s.end(c)
 			})
 		}
 	})
@@ -122,8 +144,11 @@ func (s *stage) listen(serve func(c net.Conn, n int)) string {
 
 // request reads the one request of a connection, unless it stops before.
 func (s *stage) request(c net.Conn, call bool) (*http.Request, []byte) {
-	if call && s.stops(conformance.AfterConnect) {
-		return nil, nil
+	if call && s.fails(conformance.AfterConnect) {
+		s.arrived(c)
+		if s.stops(conformance.AfterConnect) {
+			return nil, nil
+		}
 	}
 	part := make([]byte, 20)
 	if _, err := io.ReadFull(c, part); err != nil || call && s.stops(conformance.MidRequest) {
@@ -140,11 +165,25 @@ func (s *stage) request(c net.Conn, call bool) (*http.Request, []byte) {
 	return r, body
 }
 
+// arrived waits until the request is there, and reads nothing of it.
+func (s *stage) arrived(c net.Conn) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		err = raw.Read(func(fd uintptr) bool {
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0
+		})
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
 // answer sends one, unless it stops in the middle.
 func (s *stage) answer(c net.Conn, call bool, status int, body string) {
 	text := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), len(body), body)
 	if call && s.fails(conformance.MidAnswer) {
-		_, _ = io.WriteString(c, text[:len(text)-len(body)/2])
+		_, _ = io.WriteString(c, text[:len("HTTP/1.1 200 OK\r\nConte")]) // it decides nothing yet
 		s.stops(conformance.MidAnswer)
 		return
 	}
@@ -346,7 +385,12 @@ func (s *stage) gate(path string) {
 			return
 		}
 		defer f.Close()
-		s.stops(conformance.AfterRequest)
+		if s.stops(conformance.AfterRequest) && s.fault != "" {
+			s.mu.Lock()
+			wire := s.wire
+			s.mu.Unlock()
+			s.end(wire)
+		}
 		_ = os.Remove(path)
 		_, _ = f.WriteString("go\n")
 	})
@@ -360,6 +404,9 @@ func (s *stage) gate(path string) {
 
 // between is the wire to sshd.
 func (s *stage) between(client, server net.Conn) {
+	s.mu.Lock()
+	s.wire = client
+	s.mu.Unlock()
 	var asked atomic.Bool // the request for the command went through
 	var work sync.WaitGroup
 	pass := func(from, to net.Conn, stops func(b []byte) (give int, stop bool)) {
@@ -369,6 +416,9 @@ func (s *stage) between(client, server net.Conn) {
 			n, err := from.Read(b)
 			give, stop := stops(b[:n])
 			if _, broken := to.Write(b[:give]); err != nil || broken != nil || stop {
+				if stop {
+					s.end(client)
+				}
 				return
 			}
 		}
@@ -395,7 +445,7 @@ func (s *stage) between(client, server net.Conn) {
 		if asked.Load() {
 			output += len(b)
 		}
-		if output < 16<<10 {
+		if output < 16<<10 || output-len(b) >= 16<<10 {
 			return len(b), false
 		}
 		if s.fails(conformance.MidAnswer) {
