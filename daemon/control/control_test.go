@@ -137,6 +137,8 @@ var everything = []struct{ method, path, body string }{
 	{"POST", "/v1/approvals/card_1", `{"answer":"once"}`},
 	{"GET", "/v1/sessions", ""},
 	{"DELETE", "/v1/sessions/run_1", ""},
+	{"GET", "/v1/grants", ""},
+	{"DELETE", "/v1/grants/grant_1", ""},
 	{"GET", "/v1/activity", ""},
 	{"GET", "/v1/activity/stream", ""},
 	{"GET", "/v1/activity/act_1", ""},

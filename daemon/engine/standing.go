@@ -31,7 +31,7 @@ var ErrNoGrant = errors.New("no such standing grant")
 const maxStanding = 64
 
 // GrantEvent is what happened to a standing grant, as it stands in the journal, which has the last word on it: one that the journal does not know, or has seen the end of, is none, whatever the vault
-// holds.
+// holds. The JSON form is frozen (testdata/grant-events-v1.jsonl): fields may be added, never renamed.
 type GrantEvent struct {
 	Kind     string             `json:"kind"` // grant_given, grant_ended
 	Grant    string             `json:"grant"`

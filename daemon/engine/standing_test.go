@@ -2,8 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -477,5 +481,37 @@ func TestRevokingTheSessionsOfAGrantBarsAllItsProcesses(t *testing.T) {
 	}
 	if err := r.RevokeSession(id, "operator"); !errors.Is(err, engine.ErrNoRun) {
 		t.Errorf("revoked twice: %v", err)
+	}
+}
+
+func TestTheJournalsWordOnAStandingGrantIsFrozen(t *testing.T) {
+	b, err := os.ReadFile("testdata/grant-events-v1.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 7, 22, 14, 0, 0, 0, time.UTC)
+	events := []engine.GrantEvent{
+		{Kind: "grant_given", Grant: "grant_1", By: "operator", Standing: &approval.Standing{
+			Version: 1, ID: "grant_1", Program: approval.Program{Actor: "deb:agent", Package: "deb:agent", Exe: "/usr/bin/agent", Digest: "sha256:0a", Via: "bridge", Through: []string{"/usr/local/bin/spctl"}, Chain: []string{"/usr/bin/bash"}},
+			Scope: approval.ScopeAction, Subject: approval.Subject{Tool: "pay", ContractDigest: "sha256:0b"}, By: "operator", Card: "card_1", Run: "run_1", At: at, Until: at.Add(time.Hour),
+		}},
+		{Kind: "grant_ended", Grant: "grant_1", Reason: "revoked by operator"},
+	}
+	var got []byte
+	for _, ev := range events {
+		line, err := json.Marshal(ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(append(got, line...), '\n')
+	}
+	if string(got) != string(b) {
+		t.Errorf("written:\n%s\nfrozen:\n%s", got, b)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		var ev engine.GrantEvent
+		if err := json.Unmarshal([]byte(line), &ev); err != nil || !reflect.DeepEqual(ev, events[i]) {
+			t.Errorf("read as %+v, %v", ev, err)
+		}
 	}
 }

@@ -66,3 +66,13 @@ func TestWhereAProgramStandsIsRememberedByPaths(t *testing.T) {
 		t.Errorf("between: %q, want %q", got, want)
 	}
 }
+
+func TestWhatStandsAboveAProgramIsToldToTheEnd(t *testing.T) {
+	for what, chain := range map[string][]peer.Process{"nothing": nil, "one whose parent went meanwhile": {{Exe: "/usr/bin/bash", PPID: 300}}} {
+		i := lasting()
+		i.Chain = chain
+		if i.Lasting() == nil {
+			t.Errorf("%s: what is decided about it lasts", what)
+		}
+	}
+}

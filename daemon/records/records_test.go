@@ -265,3 +265,43 @@ func TestLinesThatVerifyAndTellAnImpossibleStoryArePutInQuarantine(t *testing.T)
 		t.Errorf("found %v, %v", found, err)
 	}
 }
+
+func TestARunIsBarredAfterItsSessionWasTakenUntilThePersonGivesAnother(t *testing.T) {
+	dir, k := t.TempDir(), newKeys(t)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, dir, k)
+	barred := func() bool {
+		t.Helper()
+		r.Settle()
+		b, err := r.Barred("run_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, step := range []struct {
+		event string
+		want  bool
+	}{
+		{`{"kind":"run_seen","run":"run_1"}`, false},
+		{`{"kind":"session_authorized","run":"run_1","card":"card_1"}`, false},
+		{`{"kind":"session_ended","run":"run_1","card":"card_1","reason":"its time is up"}`, false},
+		{`{"kind":"session_authorized","run":"run_1","card":"card_2"}`, false},
+		{`{"kind":"session_ended","run":"run_1","card":"card_2","revoked":true}`, true},
+		{`{"kind":"session_ended","run":"run_2","card":"card_3"}`, true},
+		{`{"kind":"session_ended","run":"run_1","card":"card_4","reason":"its time is up","revoked":true}`, true}, // another one that it still had
+		{`{"kind":"session_authorized","run":"run_1","card":"card_5"}`, false},
+	} {
+		if err := r.Append(engine.Entry{Event: []byte(step.event), At: time.Now()}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if got := barred(); got != step.want {
+			t.Errorf("after %s: %v", step.event, got)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
