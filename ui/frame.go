@@ -218,7 +218,7 @@ func (f *Frame) Changed(r api.Record) {
 
 // SetState shows a state. hosted says whether anybody shows the tray's icon.
 func (f *Frame) SetState(s watch.State, hosted bool) {
-	if s.Status.Sessions != f.state.Status.Sessions {
+	if s.Status.Sessions != f.state.Status.Sessions || s.Status.Grants != f.state.Status.Grants {
 		f.loaded[Sessions] = false
 	}
 	if s.Status.Actions != f.state.Status.Actions || s.Status.Changed != f.state.Status.Changed {

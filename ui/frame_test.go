@@ -221,6 +221,10 @@ func TestEveryPageIsReadWhenItIsShownAndAgainWhenItChanged(t *testing.T) {
 	if got := r.next(); got != "sessions" {
 		t.Errorf("one session more reads %s", got)
 	}
+	r.SetState(state(is(api.Status{Vault: "unlocked", Sessions: 1, Grants: 1}), watch.ProofChanged{Proven: true}), true)
+	if got := r.next(); got != "sessions" {
+		t.Errorf("one standing grant more reads %s", got)
+	}
 }
 
 func TestNothingIsReadBeforeThePersonHasProvenPresence(t *testing.T) {

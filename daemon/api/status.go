@@ -24,6 +24,7 @@ type Status struct {
 	LockedCalls *LockedCalls `json:"locked_calls,omitempty"`
 
 	Sessions   int       `json:"sessions"`
+	Grants     int       `json:"grants"`          // standing grants in force; none are while the vault is locked
 	Actions    int       `json:"actions"`         // accepted contracts
 	Changed    int       `json:"actions_changed"` // contract files that wait for the operator
 	Version    string    `json:"version"`

@@ -181,6 +181,7 @@ func (e *Engine) Close(ctx context.Context) error {
 type Counts struct {
 	Cards    int
 	Sessions int
+	Grants   int // standing ones in force
 	Actions  int
 	Waiting  int // live executions that wait for a person or a target
 	Down     bool
@@ -203,6 +204,7 @@ func (e *Engine) Counts() Counts {
 
 func (e *Engine) countsLocked() Counts {
 	c := Counts{Cards: len(e.cards), Actions: len(e.actions.Load().current), Down: e.down, Quarant: e.quarant, Locked: e.locked}
+	c.Grants = e.inForceLocked()
 	for _, r := range e.runs {
 		c.Sessions += len(r.sessions)
 	}

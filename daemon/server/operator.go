@@ -52,7 +52,7 @@ func (o *operatorSide) Status() api.Status {
 	c := s.engine.Counts()
 	st := api.Status{
 		Vault: string(info.State), Pending: c.Cards, Unknown: s.records.Index().Counts()[execution.Unknown], Journal: "ok", Version: s.cfg.Version, GoVersion: runtime.Version(), PID: os.Getpid(), Since: s.since,
-		MCPSocket: s.AgentSocket(), MCPURL: s.MCPURL(), JournalDir: s.cfg.Home.Journal(), ActionsDir: s.conf.Actions, Sessions: c.Sessions, Actions: c.Actions,
+		MCPSocket: s.AgentSocket(), MCPURL: s.MCPURL(), JournalDir: s.cfg.Home.Journal(), ActionsDir: s.conf.Actions, Sessions: c.Sessions, Grants: c.Grants, Actions: c.Actions,
 	}
 	if info.State != vault.Uninitialized {
 		st.Keyring = "used"

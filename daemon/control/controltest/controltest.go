@@ -176,7 +176,7 @@ func (d *Daemon) Status() api.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := api.Status{
-		Vault: string(d.Vault.Status()), Pending: len(d.cards), Journal: "ok", Sessions: len(d.sessions), Version: "test", PID: os.Getpid(), Since: d.now().UTC(),
+		Vault: string(d.Vault.Status()), Pending: len(d.cards), Journal: "ok", Sessions: len(d.sessions), Grants: len(d.grants), Version: "test", PID: os.Getpid(), Since: d.now().UTC(),
 		Head: &api.Head{Seq: 7, Hash: "00"},
 	}
 	if s.Vault != "uninitialized" {

@@ -232,6 +232,7 @@ func (a *app) printStatus(s api.Status) error {
 		row("head", "%d:%s", s.Head.Seq, s.Head.Hash)
 	}
 	row("sessions", "%d", s.Sessions)
+	row("standing grants", "%d", s.Grants)
 	actions := fmt.Sprintf("%d accepted", s.Actions)
 	if s.Changed > 0 {
 		actions += fmt.Sprintf(", %d new or changed (see spctl action list)", s.Changed)
