@@ -11,3 +11,6 @@ var SSHLogin = sshLogin
 
 // TerminalOf reads a device number.
 var TerminalOf = terminalOf
+
+// SessionOf names the login whose control group this is.
+var SessionOf = sessionOf

@@ -35,6 +35,25 @@ func TestAGroupWhereNoPersonSitsIsTold(t *testing.T) {
 	}
 }
 
+func TestOnlyTheLoginManagersGroupsAreLogins(t *testing.T) {
+	for group, want := range map[string]string{
+		"/user.slice/user-1000.slice/session-7.scope":                                "7",
+		"/user.slice/user-1000.slice/session-c2.scope/left":                          "c2",
+		"/user.slice/user-0.slice/session-3.scope":                                   "3", // su, after a login as another user
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/session-7.scope":    "",
+		"/user.slice/user-1000.slice/user@1000.service/user.slice/session-7.scope":   "",
+		"/a/user.slice/user-1000.slice/session-7.scope":                              "",
+		"/user.slice/user-1000.slice/session-...scope":                               "",
+		"/user.slice/user-1000.slice/session-../../../etc/x.scope":                   "",
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/session-7.scope/..": "",
+		"/": "",
+	} {
+		if got := peer.SessionOf(group); got != want {
+			t.Errorf("%s: %q, want %q", group, got, want)
+		}
+	}
+}
+
 func TestWhatTheLoginManagerWroteIsRead(t *testing.T) {
 	for text, want := range map[string]struct {
 		ssh  bool

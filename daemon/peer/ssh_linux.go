@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -75,29 +75,33 @@ func (id *Identifier) ThroughSSH(lineage []Process) (*Login, error) {
 	return l, nil
 }
 
-// loginSession says whether a control group is of a login by SSH, and from which host, by what the login manager wrote (systemd-logind, elogind). Only root writes there, and only root moves a process out
+// loginSession says whether a control group is of a login by SSH, and from which host, by what the login manager wrote (systemd-logind(8)). Only root writes there, and only root moves a process out
 // of a login's group or into it.
 func loginSession(folder, group string) (ssh bool, from string) {
-	for part := range strings.SplitSeq(group, "/") {
-		name, ok := strings.CutPrefix(part, "session-")
-		if !ok {
-			continue
-		}
-		if name, ok = strings.CutSuffix(name, ".scope"); !ok {
-			continue
-		}
-		file := filepath.Join(folder, path.Base(name))
-		var st unix.Stat_t
-		if err := unix.Lstat(file, &st); err != nil || st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
-			return false, ""
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return false, ""
-		}
-		return sshLogin(string(text))
+	session := sessionOf(group)
+	if session == "" {
+		return false, ""
 	}
-	return false, ""
+	file := filepath.Join(folder, session)
+	var st unix.Stat_t
+	if err := unix.Lstat(file, &st); err != nil || st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return false, ""
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false, ""
+	}
+	return sshLogin(string(text))
+}
+
+// logins are the groups that the login manager makes. Beneath user@N.service a user can make one by any name.
+var logins = regexp.MustCompile(`^/user\.slice/user-[0-9]+\.slice/session-([0-9a-zA-Z]+)\.scope(?:/|$)`)
+
+func sessionOf(group string) string {
+	if m := logins.FindStringSubmatch(group); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 func sshLogin(text string) (ssh bool, from string) {

@@ -70,13 +70,13 @@ func (f *family) leftBy(root peer.Process, unit string, except ...string) (run s
 }
 
 // leftInSession finds the agent whose terminal's session an orphan is in, or what it was left by. Nobody joins a session but by being born there; only setsid(2) leads out of it. The terminal's own
-// shell is an ancestor of the agent, and so of whatever the person starts there.
-func (f *family) leftInSession(orphans []peer.Process, sessionOf func(pid int) int) (run string, found bool) {
+// shell is an ancestor of the agent, and so of whatever the person starts there. Runs that are excepted left nothing.
+func (f *family) leftInSession(orphans []peer.Process, sessionOf func(pid int) int, except ...string) (run string, found bool) {
 	f.mu.Lock()
 	kin := slices.Clone(f.kin)
 	f.mu.Unlock()
 	for _, k := range kin {
-		if k.session == 0 || k.descends(orphans) {
+		if k.session == 0 || slices.Contains(except, k.run) || k.descends(orphans) {
 			continue
 		}
 		if slices.ContainsFunc(orphans, func(p peer.Process) bool { return p.Start >= k.agent.Start && sessionOf(p.PID) == k.session }) {
@@ -133,15 +133,22 @@ func (s *Server) belongs(pid int, start uint64) (run string, found bool, err err
 	if run, found := s.family.leftBy(root, unit); found {
 		return run, true, nil
 	}
-	below := chain[:1+slices.IndexFunc(chain, func(p peer.Process) bool { return p.PID == root.PID })]
-	run, found = s.family.leftInSession(below, func(pid int) int {
-		seat, err := peer.SeatOf(pid)
-		if err != nil { // it is gone, and no ancestor any more
-			return 0
-		}
-		return seat.Session
-	})
+	run, found = s.family.leftInSession(beneath(chain, root), sessionOf)
 	return run, found, nil
+}
+
+// beneath cuts a lineage after its root.
+func beneath(chain []peer.Process, root peer.Process) []peer.Process {
+	return chain[:1+slices.IndexFunc(chain, func(p peer.Process) bool { return p.PID == root.PID })]
+}
+
+// sessionOf returns the session of a process, or 0 where it is gone, and no ancestor any more.
+func sessionOf(pid int) int {
+	seat, err := peer.SeatOf(pid)
+	if err != nil {
+		return 0
+	}
+	return seat.Session
 }
 
 // leftByUpstream says whether an orphan is of an upstream server: the daemon's own unit holds nothing that the person starts.

@@ -91,6 +91,9 @@ func (s *Server) startedByNoAgent(p *peer.Identity) error {
 	if run, found := s.family.leftBy(root, unit, p.Run); found {
 		return fmt.Errorf("another agent left it behind, %s", run)
 	}
+	if run, found := s.family.leftInSession(beneath(chain, root), sessionOf, p.Run); found {
+		return fmt.Errorf("another agent left it behind, %s", run)
+	}
 	return nil
 }
 

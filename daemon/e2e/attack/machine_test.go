@@ -16,9 +16,21 @@ import (
 // inMachine is set in the process that runs a test on a machine of its own.
 const inMachine = "ATTACK_MACHINE"
 
-// boot is what happens on that machine first: its own /run, queue of jobs, user database and control groups (cgroups(7), version 2). What the test leaves running ends with it.
-const boot = `set -eu
+// outside makes the control group of that machine (cgroups(7), version 2), and removes it.
+const outside = `set -eu
 mount --make-rprivate /
+umount -R /sys/fs/cgroup 2>/dev/null || true
+mount -t cgroup2 none /sys/fs/cgroup
+group=/sys/fs/cgroup/sp-attack-$ATTACK_MACHINE_NAME
+mkdir "$group"
+status=0
+(echo 0 > "$group/cgroup.procs"; exec setpriv --pdeathsig KILL unshare --mount --cgroup --pid --net --ipc --fork --kill-child --mount-proc /bin/sh -c "$ATTACK_MACHINE_BOOT" boot "$@") || status=$?
+while ! find "$group" -depth -type d -exec rmdir {} + 2>/dev/null && [ -e "$group" ]; do :; done
+exit $status
+`
+
+// boot is what happens on that machine first: its own /run, queue of jobs, user database and control groups. What the test leaves running ends with it.
+const boot = `set -eu
 mount -t tmpfs -o mode=755 none /run
 mkdir -p /run/sshd /run/systemd/system
 mount -t tmpfs -o mode=755 none /var/spool
@@ -27,18 +39,15 @@ mkdir -p /var/spool/cron/atjobs /var/spool/cron/atspool
 chown -R daemon:daemon /var/spool/cron && chmod 1770 /var/spool/cron/at* && chmod 600 /var/spool/cron/atjobs/.SEQ
 mount --bind "$ATTACK_MACHINE_DIR/passwd" /etc/passwd
 [ ! -e /etc/at.deny ] || mount --bind /dev/null /etc/at.deny
-umount -R /sys/fs/cgroup 2>/dev/null || true
+umount /sys/fs/cgroup
 mount -t cgroup2 none /sys/fs/cgroup
-group=/sys/fs/cgroup/sp-attack-$ATTACK_MACHINE_NAME
-mkdir -p "$group/person" "$group/user"
-chown -R ` + "65534:65534" + ` "$group/user"
-export ATTACK_GROUP="$group"
+export ATTACK_GROUP=/sys/fs/cgroup
+mkdir "$ATTACK_GROUP/person" "$ATTACK_GROUP/user"
+chown -R 65534:65534 "$ATTACK_GROUP/user"
 status=0
-(echo 0 > "$group/person/cgroup.procs"; exec "$@") || status=$?
-trap '' TERM
+(echo 0 > "$ATTACK_GROUP/person/cgroup.procs"; exec "$@") || status=$?
 kill -9 -1 2>/dev/null || true
 wait
-while ! find "$group" -depth -type d -exec rmdir {} + 2>/dev/null && [ -e "$group" ]; do :; done
 exit $status
 `
 
@@ -79,11 +88,10 @@ func machine(t *testing.T) bool {
 	}
 	name := fmt.Sprint(os.Getpid())
 	args := []string{
-		"--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", boot, "boot",
-		self, "-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.count=1", "-test.v", "-test.timeout=3m",
+		"--mount", "/bin/sh", "-c", outside, "outside", self, "-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.count=1", "-test.v", "-test.timeout=3m",
 	}
 	cmd := exec.Command("unshare", args...)
-	cmd.Env = append(os.Environ(), inMachine+"="+t.Name(), "ATTACK_INSTALLED="+bin, "ATTACK_MACHINE_DIR="+dir, "ATTACK_MACHINE_NAME="+name)
+	cmd.Env = append(os.Environ(), inMachine+"="+t.Name(), "ATTACK_INSTALLED="+bin, "ATTACK_MACHINE_DIR="+dir, "ATTACK_MACHINE_NAME="+name, "ATTACK_MACHINE_BOOT="+boot)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -156,8 +156,8 @@ func TestAnAgentThatLogsInToItsOwnMachineCannotApprove(t *testing.T) {
 // loggedIn writes what systemd-logind writes of a login by SSH, and returns the control group that it makes for it.
 func loggedIn(t *testing.T, session, from string) (group string) {
 	t.Helper()
-	group = filepath.Join(os.Getenv("ATTACK_GROUP"), "session-"+session+".scope")
-	if err := errors.Join(os.Mkdir(group, 0o755), os.MkdirAll("/run/systemd/sessions", 0o755)); err != nil {
+	group = filepath.Join(os.Getenv("ATTACK_GROUP"), "user.slice/user-65534.slice/session-"+session+".scope")
+	if err := errors.Join(os.MkdirAll(group, 0o755), os.MkdirAll("/run/systemd/sessions", 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	text := "# This is private data. Do not parse.\nUID=65534\nUSER=nobody\nACTIVE=1\nIS_DISPLAY=0\nSTATE=active\nREMOTE=1\nTYPE=tty\nCLASS=user\nSCOPE=session-" + session + ".scope\nREMOTE_HOST=" + from + "\nSERVICE=sshd\n"
