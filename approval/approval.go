@@ -104,6 +104,13 @@ type Subject struct {
 	Arguments      string `json:"arguments,omitempty"` // SHA-256 of the canonical arguments
 }
 
+// InTheOpen returns the subject as it may stand where anybody of the user reads it: few arguments are so hard to guess that a digest without a key hides them. What they were is sealed with the execution of
+// the card.
+func (s Subject) InTheOpen() Subject {
+	s.Arguments = ""
+	return s
+}
+
 // Whole reports whether the session is in force and covers its run as a whole.
 func (s Session) Whole(now time.Time) bool {
 	return (s.Scope == "" || s.Scope == ScopeRun) && (s.Until.IsZero() || now.Before(s.Until))

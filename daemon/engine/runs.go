@@ -193,7 +193,9 @@ func (e *Engine) openSessionLocked(r *run, s *approval.Session) {
 	}
 	whole := s.Whole(e.cfg.Now())
 	e.rememberLocked(r, s.At)
-	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Grant: s.Grant, Session: s}, true)
+	noted := *s
+	noted.Subject = noted.Subject.InTheOpen()
+	e.noteLocked(RunEvent{Kind: "session_authorized", Run: r.id, Actor: s.Actor, By: s.By, Card: s.Card, Grant: s.Grant, Session: &noted}, true)
 	if !s.Until.IsZero() {
 		card, grant := s.Card, s.Grant
 		e.cfg.After(s.Until.Sub(e.cfg.Now()), func() { e.sessionLapsed(r, card, grant) })

@@ -37,7 +37,7 @@ type GrantEvent struct {
 	Grant    string             `json:"grant"`
 	By       string             `json:"by,omitempty"`       // grant_given
 	Reason   string             `json:"reason,omitempty"`   // grant_ended
-	Standing *approval.Standing `json:"standing,omitempty"` // grant_given
+	Standing *approval.Standing `json:"standing,omitempty"` // grant_given; without the digest of arguments
 }
 
 // SetStanding puts the grants into force that the open vault holds and the journal bears out, and returns those that are over, with the reason. A session of one that is not among them ends.
@@ -163,7 +163,9 @@ func (e *Engine) giveStanding(card string, d *approval.Decision) (approval.Stand
 		return refuse(err)
 	}
 	// The journal first: what it does not know counts for nothing.
-	if err := e.Note(GrantEvent{Kind: "grant_given", Grant: g.ID, By: g.By, Standing: &g}); err != nil {
+	noted := g
+	noted.Subject = noted.Subject.InTheOpen()
+	if err := e.Note(GrantEvent{Kind: "grant_given", Grant: g.ID, By: g.By, Standing: &noted}); err != nil {
 		return none, fmt.Errorf("giving a standing grant: %w", err)
 	}
 	if err := e.cfg.Standing.Keep(g); err != nil {

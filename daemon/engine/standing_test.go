@@ -515,3 +515,28 @@ func TestTheJournalsWordOnAStandingGrantIsFrozen(t *testing.T) {
 		}
 	}
 }
+
+func TestTheJournalHasNoDigestOfArgumentsThatCouldBeGuessed(t *testing.T) {
+	r, g := standingRig(t)
+	r.give("1", "pay", approval.ScopeArguments, month)
+	kept := g.all()[0].Subject.Arguments
+	if kept == "" {
+		t.Fatal("the grant is not for arguments")
+	}
+	if r.asked(newAgent("2"), "pay", `{"order":"1"}`, "2") {
+		t.Error("it was asked about")
+	}
+	kinds := r.kinds()
+	if !slices.Contains(kinds, "grant_given") || !slices.Contains(kinds, "session_authorized") {
+		t.Fatalf("the journal has %v", kinds)
+	}
+	for _, file := range journalFiles(r.dir) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), strings.TrimPrefix(kept, "sha256:")) {
+			t.Errorf("%s has it", file)
+		}
+	}
+}

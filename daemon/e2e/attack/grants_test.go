@@ -250,3 +250,45 @@ func TestAVaultThatIsSetBackRevivesNoStandingGrant(t *testing.T) {
 	}
 	s.wantActed(1)
 }
+
+// What was lost with a break may have been a grant's end.
+func TestNoStandingGrantOutlivesAJournalThatDidNotVerify(t *testing.T) {
+	s := begin(t)
+	program := systemProgram(t, s)
+	bridge := filepath.Join(s.bin, "spctl")
+	a, name := s.grant(program)
+	s.stop()
+	s.start()
+	s.spctl("unlock")
+	next := s.agentOf(program, bridge)
+	if l := next.answer(next.pay("after a restart")); !strings.Contains(l, "receipt") {
+		t.Fatalf("the grant %s did not outlive a restart: %s", name, l)
+	}
+	vault, older := filepath.Join(s.home, "data/vault.db"), filepath.Join(s.dir, "older.db")
+	s.stop()
+	if r := a.runs("/bin/sh", "-c", "cp "+vault+" "+older+"; sed -i '0,/\"dispatched\"/s//\"xispatched\"/' "+s.segments()[0]); r.Status != 0 {
+		t.Fatal(r.Out)
+	}
+	s.start()
+	s.spctl("unlock")
+	if out := s.spctl("grants", "--json"); out != "" {
+		t.Errorf("in quarantine: %s", out)
+	}
+	s.spctl("audit", "accept", "--reason", "seen")
+	s.stop()
+	if r := a.runs("/bin/cp", older, vault); r.Status != 0 {
+		t.Fatal(r.Out)
+	}
+	s.start()
+	s.spctl("unlock")
+	if out := s.spctl("grants", "--json"); out != "" {
+		t.Errorf("after it was accepted: %s", out)
+	}
+	last := s.agentOf(program, bridge)
+	id := last.pay("after the quarantine")
+	s.spctl("deny", s.card().Card)
+	if l := last.answer(id); !strings.Contains(l, "denied") {
+		t.Errorf("it came to %s", l)
+	}
+	s.wantActed(2)
+}
