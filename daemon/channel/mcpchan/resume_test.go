@@ -1,14 +1,22 @@
 package mcpchan_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/upstream"
 )
 
 // streaming is an upstream at a URL that answers a call by a stream of events, and breaks it.
@@ -175,5 +183,63 @@ func TestABrokenStreamIsUnknownWhereItCannotBeTakenUpToTheVeryAnswer(t *testing.
 				t.Errorf("%d GETs, want %d", len(test.gets), test.asked)
 			}
 		})
+	}
+}
+
+type connKey struct{}
+
+// cutting closes the connection of a call once an event with an id went over it.
+type cutting struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (c *cutting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *cutting) Flush() { _ = http.NewResponseController(c.ResponseWriter).Flush() }
+
+func (c *cutting) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	if bytes.Contains(b, []byte("id: ")) {
+		c.Flush()
+		_ = c.conn.Close()
+	}
+	return n, err
+}
+
+// The official Go SDK's server with its event store: it goes on with the call while nobody listens.
+func TestARealServerGoesOnWithTheAnswerAndIsCalledOnce(t *testing.T) {
+	calls, release := 0, make(chan struct{})
+	s := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{Name: "charge", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		calls++
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
+		<-release
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "charged"}}}, nil
+	})
+	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		switch {
+		case bytes.Contains(body, []byte("tools/call")):
+			conn, _ := q.Context().Value(connKey{}).(net.Conn)
+			w = &cutting{w, conn}
+		case q.Method == http.MethodGet:
+			close(release)
+		}
+		sdk.ServeHTTP(w, q)
+	}))
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	server.Start()
+	t.Cleanup(server.Close)
+	r := behind(t, "", upstream.Definition{Name: "bank", URL: server.URL + "/mcp", Credential: "bank"})
+	q := r.request("charge", `{}`)
+	q.Progress = func(channel.Progress) {}
+	if o := r.Do(t.Context(), q); o.Verdict != channel.Success || text(t, o) != "charged" || !strings.Contains(o.Reason, "taken up again") || calls != 1 {
+		t.Errorf("%+v %s after %d calls", o, o.Result, calls)
 	}
 }
