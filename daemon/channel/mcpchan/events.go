@@ -12,8 +12,10 @@ import (
 const (
 	streamLimit  = 256 << 20        // bounds what one stream may send in all
 	longestPause = 30 * time.Second // that an upstream can ask for before its stream is resumed
-	maxResumes   = 8                // of one stream; each but the first needs a newer event than the one before
-	longestEvent = 1 << 10          // bytes of an event's id
+	maxResumes   = 8                // requests to go on with one stream
+	maxUnheard   = 3                // of them that came to nothing at all
+	firstPause   = 100 * time.Millisecond
+	longestEvent = 1 << 10 // bytes of an event's id
 )
 
 var (

@@ -135,6 +135,19 @@ func TestAStreamIsTakenUpAgainForAsLongAsItGoesOn(t *testing.T) {
 	}
 }
 
+func TestAServerThatHasNotNoticedTheBreakIsAskedOnceMore(t *testing.T) {
+	s := &streaming{call: named, get: func(n int, w http.ResponseWriter, id string) string {
+		if n < 3 {
+			w.WriteHeader(http.StatusConflict)
+			return ""
+		}
+		return event("8", answered(id))
+	}}
+	if o := s.charge(t); o.Verdict != channel.Success || len(s.gets) != 3 {
+		t.Errorf("%+v after %d GETs", o, len(s.gets))
+	}
+}
+
 func TestABrokenStreamIsUnknownWhereItCannotBeTakenUpToTheVeryAnswer(t *testing.T) {
 	gone := func(status int) func(int, http.ResponseWriter, string) string {
 		return func(_ int, w http.ResponseWriter, _ string) string {
@@ -210,6 +223,7 @@ func (c *cutting) Write(b []byte) (int, error) {
 // The official Go SDK's server with its event store: it goes on with the call while nobody listens.
 func TestARealServerGoesOnWithTheAnswerAndIsCalledOnce(t *testing.T) {
 	calls, release := 0, make(chan struct{})
+	var once sync.Once
 	s := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{Name: "charge", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		calls++
@@ -229,7 +243,7 @@ func TestARealServerGoesOnWithTheAnswerAndIsCalledOnce(t *testing.T) {
 			conn, _ := q.Context().Value(connKey{}).(net.Conn)
 			w = &cutting{w, conn}
 		case q.Method == http.MethodGet:
-			close(release)
+			once.Do(func() { close(release) })
 		}
 		sdk.ServeHTTP(w, q)
 	}))

@@ -163,11 +163,14 @@ func (h *session) resume(ctx context.Context, get channel.Request, id uint64, q 
 		return lost("the request was sent, and the stream ended before its answer: %s; %s", broke, fmt.Sprintf(format, args...))
 	}
 	var got reply
+	var again time.Duration // grows while the server cannot be asked
+	unheard := 0
 	for range maxResumes {
-		from := stream.last
-		if !rest(ctx, stream.pause) {
+		from, busy := stream.last, false
+		if !rest(ctx, max(stream.pause, again)) {
 			return lost("the request was sent, and no answer came: %s", why(ctx))
 		}
+		again = max(2*again, firstPause)
 		get.Effect.HTTP.Header = append(header[:len(header):len(header)], effect.Field{Name: "Last-Event-ID", Value: from})
 		if deadline, ok := ctx.Deadline(); ok {
 			get.Limits.Total = time.Until(deadline) + time.Second
@@ -175,6 +178,7 @@ func (h *session) resume(ctx context.Context, get channel.Request, id uint64, q 
 		o := h.c.cfg.HTTP.Exchange(ctx, get, func(a httpchan.Answer) channel.Outcome {
 			media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 			if a.Status != 200 || media != "text/event-stream" {
+				busy = a.Status == 409 // the server has not noticed yet that nobody listens any more
 				got = failed("the upstream does not take it up again (HTTP %d)", a.Status)
 			} else {
 				got = h.follow(ctx, a, id, q, r, stream)
@@ -185,15 +189,24 @@ func (h *session) resume(ctx context.Context, get channel.Request, id uint64, q 
 		case ctx.Err() != nil && got.message == nil:
 			return lost("the request was sent, and no answer came: %s", why(ctx))
 		case o.Verdict != channel.Success:
-			return failed("it could not be taken up again: %s", o.Reason)
+			got = failed("it could not be taken up again: %s", o.Reason)
+			if unheard++; unheard == maxUnheard {
+				return got
+			}
 		case got.message != nil:
 			got.resumed = true
 			return got
+		case busy:
 		case stream.broke == "":
 			return got
 		case stream.last == from:
 			return failed("taken up again, it ended once more: %s", stream.broke)
+		default:
+			again = 0
 		}
+	}
+	if stream.broke == "" {
+		return got
 	}
 	return failed("it broke more than %d times", maxResumes)
 }
