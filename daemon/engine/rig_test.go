@@ -333,9 +333,10 @@ func (r *rig) open() {
 	// Pauses between questions pass at once, and the clock goes on by them.
 	r.cfg.After = func(d time.Duration, f func()) func() bool {
 		var stopped atomic.Bool
+		hold := r.hold
 		go func() {
-			if r.hold != nil {
-				<-r.hold
+			if hold != nil {
+				<-hold
 			}
 			if !stopped.Load() {
 				r.clock.add(d)
