@@ -35,7 +35,7 @@ const (
 	kindKeys             recordKind = "keys"
 	kindKit              recordKind = "recovery-kit"
 	kindCredential       recordKind = "credential"
-	kindCredentialSecret recordKind = "credential-secret"
+	kindCredentialSecret recordKind = "credential-secret" // #nosec G101 -- the name of a kind
 	kindContract         recordKind = "contract"
 	kindSetting          recordKind = "setting"
 	kindHost             recordKind = "ssh-host"

@@ -12,7 +12,7 @@ const (
 	CodeNotAccepted       Code = "contract_not_accepted"  // the operator has not accepted the action's contract
 	CodeArguments         Code = "arguments_invalid"      // what is wrong and where is in the message
 	CodeTargetNotBound    Code = "target_not_bound"       // the credential may not be used for this target
-	CodeCredentialMissing Code = "credential_missing"     // the contract names a credential that is not in the vault
+	CodeCredentialMissing Code = "credential_missing"     // #nosec G101 -- a code: the contract names a credential that is not in the vault
 	CodeDenied            Code = "denied"                 // the person said no; the message has the reason
 	CodeExpired           Code = "approval_expired"       // nobody answered the card in time
 	CodeWithdrawn         Code = "withdrawn"              // session revoked, contract or credential changed before it was sent

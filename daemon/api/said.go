@@ -32,7 +32,7 @@ const (
 	WhyActionEachTime  Sentence = "why_action_each_time" // the action asks each time
 	WhyCondition       Sentence = "why_condition"        // condition, values: the action asks when the condition holds, and it does
 	WhyConditionUntold Sentence = "why_condition_untold" // condition, values: whether it holds could not be told
-	WhyCredential      Sentence = "why_credential"       // credential: it asks at every use
+	WhyCredential      Sentence = "why_credential"       // #nosec G101 -- a sentence; credential: it asks at every use
 	WhyDoneBefore      Sentence = "why_done_before"      // the same call was carried out before, and its result delivered
 	WhyWaitedBefore    Sentence = "why_waited_before"    // execution, state, reason: the same call waited before and was not answered
 )

@@ -27,12 +27,21 @@ type digests struct {
 // maxDigests bounds the cache; past it, it starts anew.
 const maxDigests = 256
 
+// maxDigested bounds a file that is hashed. The largest programs have some 100 MB.
+const maxDigested = 4 << 30
+
 func (d *digests) of(path string) (string, error) {
-	f, err := os.Open(path)
+	// A script's owner may put something else in its place at any moment: a pipe would be waited for, a file without an end read without one.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return "", err
+	} else if !info.Mode().IsRegular() || info.Size() > maxDigested {
+		return "", fmt.Errorf("hashing %s: it is no file of at most %d bytes", path, int64(maxDigested))
+	}
 	key, err := keyOf(f)
 	if err != nil {
 		return "", err
@@ -44,7 +53,7 @@ func (d *digests) of(path string) (string, error) {
 		return digest, nil
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, io.LimitReader(f, maxDigested)); err != nil {
 		return "", fmt.Errorf("hashing %s: %w", path, err)
 	}
 	digest = "sha256:" + hex.EncodeToString(h.Sum(nil))

@@ -14,3 +14,6 @@ var TerminalOf = terminalOf
 
 // SessionOf names the login whose control group this is.
 var SessionOf = sessionOf
+
+// Digest hashes a file that a program may have put there.
+func Digest(path string) (string, error) { return new(digests).of(path) }

@@ -208,3 +208,23 @@ func TestAFlatpakIsTheAppWhoseInstalledFileItRuns(t *testing.T) {
 		}
 	}
 }
+
+// A script's owner may exchange it between a look at it and the next.
+func TestAScriptThatHasNoEndIsNotReadForEver(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 5<<30); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, large, "/dev/zero", dir} {
+		if digest, err := peer.Digest(path); err == nil {
+			t.Errorf("%s has the digest %s", path, digest)
+		}
+	}
+}

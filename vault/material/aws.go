@@ -13,8 +13,8 @@ import (
 // The names of the values of kind aws-sigv4, as every AWS tool spells them in the environment.
 const (
 	AWSKeyID     = "AWS_ACCESS_KEY_ID"
-	AWSSecretKey = "AWS_SECRET_ACCESS_KEY"
-	AWSToken     = "AWS_SESSION_TOKEN"
+	AWSSecretKey = "AWS_SECRET_ACCESS_KEY" // #nosec G101 -- a name
+	AWSToken     = "AWS_SESSION_TOKEN"     // #nosec G101 -- a name
 )
 
 var awsKeyID = regexp.MustCompile(`^[A-Za-z0-9]{4,128}$`)

@@ -16,7 +16,7 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "write the man pages into a folder", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { // #nosec G301 -- manual pages are for everybody
 				return fmt.Errorf("writing man pages: %w", err)
 			}
 			return writePages(c.Root(), args[0])
@@ -29,7 +29,7 @@ func writePages(c *cobra.Command, dir string) error {
 		return nil
 	}
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(page(c, name)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(page(c, name)), 0o644); err != nil { // #nosec G306 -- manual pages are for everybody
 		return fmt.Errorf("writing man pages: %w", err)
 	}
 	for _, child := range c.Commands() {

@@ -34,7 +34,7 @@ type agent struct {
 }
 
 func startAgent(ctx context.Context, spctl, home string) (*agent, error) {
-	cmd := exec.CommandContext(ctx, spctl, "--home", home, AgentCommand)
+	cmd := exec.CommandContext(ctx, spctl, "--home", home, AgentCommand) // #nosec G204 -- this very program
 	cmd.Env = environment()
 	cmd.WaitDelay = 5 * time.Second
 	in, err := cmd.StdinPipe()
@@ -93,7 +93,7 @@ func (a *agent) stop() {
 
 // Agent is the agent's own process: it calls, gives up when it is told so, calls again when it is told so, and ends with its input.
 func Agent(ctx context.Context, spctl, home string, in io.Reader, out io.Writer) error {
-	bridge := exec.Command(spctl, "--home", home, "mcp")
+	bridge := exec.Command(spctl, "--home", home, "mcp") // #nosec G204 -- this very program
 	bridge.Env = environment()
 	bridge.Stderr = os.Stderr
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "demo-agent", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: bridge}, nil)

@@ -151,7 +151,7 @@ func (d *demo) ledger() {
 
 // startDaemon starts spd on the throw-away home and waits until it listens.
 func (d *demo) startDaemon(ctx context.Context) (stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, d.cfg.Spd, "--home", d.home)
+	cmd := exec.CommandContext(ctx, d.cfg.Spd, "--home", d.home) // #nosec G204 -- the spd that is installed beside this program
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = environment()
