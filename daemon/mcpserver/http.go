@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +27,9 @@ const (
 	sessionIdle = 4 * time.Hour
 	// ackTimeout is how long an acknowledgement is waited for; one takes microseconds on loopback, or 40 ms where it is delayed.
 	ackTimeout = 10 * time.Second
+
+	// lingering is how long the rest of a request that was refused may take.
+	lingering = time.Second
 
 	headerProtocol = "Mcp-Protocol-Version"
 	headerSession  = "Mcp-Session-Id"
@@ -131,14 +136,14 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A page that was rebound to this address by DNS still sends its own name.
 	if !loopbackHost(r.Host) {
-		w.Header().Set("Connection", "close")
+		hangUp(w)
 		http.Error(w, "the Host header must name this machine: use 127.0.0.1 or localhost", http.StatusForbidden)
 		return
 	}
 	identity, err := hc.identify(s)
 	if err != nil {
 		// Whoever has nothing to say here must not hold a descriptor of ours: on loopback any user can connect.
-		w.Header().Set("Connection", "close")
+		hangUp(w)
 		s.cfg.Logger.Warn("refusing an HTTP connection", "remote", hc.nc.RemoteAddr().String(), "error", err)
 		http.Error(w, "the process behind this connection cannot be told; it must run on this machine as the same user", http.StatusForbidden)
 		return
@@ -151,18 +156,31 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.Method != http.MethodPost {
+		if r.ContentLength != 0 {
+			// While a body is unread, net/http does not look whether its sender is still there, and a stream would outlive it.
+			hangUp(w)
+			http.Error(w, r.Method+" takes no body", http.StatusBadRequest)
+			return
+		}
 		s.forwardHTTP(w, r, &source{peer: identity}, false)
 		return
 	}
+	// A writer that is slow on purpose must not keep a connection, and half a message, for ever. The answer takes its time again.
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.cfg.MaxMessage)))
 	if err != nil {
+		hangUp(w)
 		status := http.StatusBadRequest
-		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			status, err = http.StatusRequestTimeout, fmt.Errorf("it did not come within %s", s.cfg.BodyTimeout)
+		} else if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
 			status = http.StatusRequestEntityTooLarge
 		}
 		http.Error(w, "reading the request: "+err.Error(), status)
 		return
 	}
+	_ = deadline.SetReadDeadline(time.Time{})
 	var m envelope.Message
 	if err := envelope.Scan(body, &m); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, m.ID, err)
@@ -204,6 +222,12 @@ func refuseHTTP(w http.ResponseWriter, status int, id []byte, err error) {
 	_, _ = w.Write(appendError(nil, id, code, message, data))
 }
 
+// hangUp makes the answer the last one on its connection. What is still to come of the request's body is read for a moment, so that a client that sent it sees the answer, and not waited for.
+func hangUp(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering))
+}
+
 // bearer is the token that a request carries (RFC 6750, section 2.1); empty where there is none, or more than one header of which nobody can say which counts.
 func bearer(h http.Header) string {
 	all := h.Values("Authorization")
@@ -219,7 +243,7 @@ func bearer(h http.Header) string {
 
 // refuseToken answers a request whose token does not count. Its body stays unread, so the connection ends.
 func refuseToken(w http.ResponseWriter, token string, err error) {
-	w.Header().Set("Connection", "close")
+	hangUp(w)
 	if errors.Is(err, ErrCannotCheck) {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -346,6 +346,53 @@ func TestARequestWithoutATokenThatCountsIsRefusedBeforeItIsRead(t *testing.T) {
 	}
 }
 
+// rawHTTP says something on a connection of its own.
+func rawHTTP(t *testing.T, url, text string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(nc, text); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// A client that stops in the middle of a message holds neither its connection nor the message for ever; an answer may take its time.
+func TestABodyThatDoesNotComeEndsItsConnection(t *testing.T) {
+	e := enginetest.New(t)
+	url, _ := serveHTTP(t, e, oneRun, func(c *mcpserver.Config) { c.BodyTimeout = time.Second })
+	_, _, header := post(t, url, initialize, nil)
+	session := map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "2025-11-25"}
+	done := make(chan string, 1)
+	go func() {
+		_, body, _ := post(t, url, toolCall("1", "wait"), session)
+		done <- body
+	}()
+	e.Expect("called wait")
+	nc := rawHTTP(t, url, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408") || !strings.Contains(string(answer), "did not come within 1s") {
+		t.Errorf("%s, %v", answer, err)
+	}
+	// By now the time of the call's body has passed too.
+	e.Release <- struct{}{}
+	if body := <-done; !strings.Contains(body, "act_01") {
+		t.Errorf("the call got %s", body)
+	}
+}
+
+func TestAStreamWithABodyIsRefused(t *testing.T) {
+	url, _ := serveHTTP(t, enginetest.New(t), oneRun, nil)
+	_, _, header := post(t, url, initialize, nil)
+	nc := rawHTTP(t, url, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+header.Get("Mcp-Session-Id")+"\r\nContent-Length: 10\r\n\r\nx")
+	if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
+		t.Errorf("%s, %v", answer, err)
+	}
+}
+
 func TestOfTwoTokensNoneCounts(t *testing.T) {
 	url, _ := serveHTTP(t, enginetest.New(t), oneRun, func(c *mcpserver.Config) {
 		c.Authorize = func(token string, _ *peer.Identity) error {
@@ -370,22 +417,16 @@ func TestOfTwoTokensNoneCounts(t *testing.T) {
 	}
 }
 
-// A client that is refused must not hold the daemon by a body that it never sends.
+// A client that is refused must not hold the daemon by a body that it never sends, however long it says that it is.
 func TestARefusedRequestIsNotWaitedFor(t *testing.T) {
 	url, _ := serveHTTP(t, enginetest.New(t), oneRun, func(c *mcpserver.Config) {
 		c.Authorize = func(string, *peer.Identity) error { return errors.New("no") }
 	})
-	nc, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(nc, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
-		t.Fatal(err)
-	}
-	if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") {
-		t.Errorf("%s, %v", answer, err)
+	for _, length := range []string{"Content-Length: 1000000", "Content-Length: 10", "Transfer-Encoding: chunked"} {
+		nc := rawHTTP(t, url, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"+length+"\r\n\r\n1")
+		if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") {
+			t.Errorf("%s: %s, %v", length, answer, err)
+		}
 	}
 }
 

@@ -35,9 +35,10 @@ type Config struct {
 
 	// ConnectionID makes the daemon's own id of a connection. Optional; the default counts from 1 in each Server.
 	ConnectionID func() string
-	Instructions string // optional; told to clients
-	MaxMessage   int    // optional, bytes of one message; 4 MiB by default
-	MaxCalls     int    // optional, calls in flight per connection; 256 by default. The engine bounds them per run.
+	Instructions string        // optional; told to clients
+	MaxMessage   int           // optional, bytes of one message; 4 MiB by default
+	BodyTimeout  time.Duration // optional, for the body of one HTTP request to come; 30 seconds by default
+	MaxCalls     int           // optional, calls in flight per connection; 256 by default. The engine bounds them per run.
 }
 
 // ErrCannotCheck is what Authorize returns, wrapped, when it cannot check any token yet.
@@ -82,6 +83,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.MaxMessage == 0 {
 		cfg.MaxMessage = 4 << 20
+	}
+	if cfg.BodyTimeout == 0 {
+		cfg.BodyTimeout = 30 * time.Second
 	}
 	if cfg.MaxCalls == 0 {
 		cfg.MaxCalls = 256

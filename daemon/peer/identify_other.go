@@ -27,6 +27,9 @@ func (id *Identifier) IdentifyTCP(netip.AddrPort, netip.AddrPort) (*Identity, er
 	return nil, cannot()
 }
 
+// OwnerTCP says which user has the other end of a loopback connection.
+func OwnerTCP(netip.AddrPort, netip.AddrPort) (uid int, err error) { return 0, cannot() }
+
 // ProcessOf says which process is behind a connection.
 func (id *Identifier) ProcessOf(*net.UnixConn) (Process, error) { return Process{}, cannot() }
 

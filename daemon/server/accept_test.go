@@ -1,7 +1,11 @@
 package server_test
 
 import (
+	"errors"
+	"io"
 	"net"
+	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -70,4 +74,74 @@ func TestMoreConnectionsThanThereArePlacesAreRefused(t *testing.T) {
 	}
 	close(leave)
 	<-served
+}
+
+func TestTheLoopbackListenerTakesSoManyConnectionsOfItsUserAndNoOther(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, refusals := os.Getuid(), make(chan string, 10)
+	var mu sync.Mutex
+	whose := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		uid = n
+	}
+	l := server.OfThisUser(inner, 2, func(_, _ netip.AddrPort) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if uid < 0 {
+			return 0, errors.New("cannot tell")
+		}
+		return uid, nil
+	}, func(why string) { refusals <- why })
+	defer l.Close()
+	taken := make(chan net.Conn)
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			taken <- nc
+		}
+	}()
+	dial := func() net.Conn {
+		t.Helper()
+		nc, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+	closed := func(nc net.Conn, why string) {
+		t.Helper()
+		if got := <-refusals; got != why {
+			t.Errorf("refused because %s, want %s", got, why)
+		}
+		if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection is not closed: %v", err)
+		}
+	}
+	whose(os.Getuid() + 1)
+	closed(dial(), "it is another user's")
+	whose(os.Getuid())
+	dial()
+	one := <-taken
+	if _, ok := one.(syscall.Conn); !ok {
+		t.Error("whoever looks at the connection's socket cannot")
+	}
+	whose(-1) // it is told when it asks for something
+	dial()
+	two := <-taken
+	closed(dial(), "there are too many")
+	one.Close()
+	one.Close()
+	dial()
+	three := <-taken
+	closed(dial(), "there are too many")
+	two.Close()
+	three.Close()
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"net"
+	"net/netip"
 
 	"singlepass.dev/daemon/peer"
 	"singlepass.dev/vault"
@@ -10,6 +12,15 @@ import (
 
 // Accept is accept, for its tests.
 var Accept = accept
+
+// OfThisUser is the listener of loopback, with another word on whose a connection is.
+func OfThisUser(l net.Listener, most int, owner func(local, remote netip.AddrPort) (int, error), refused func(why string)) net.Listener {
+	of := newOfThisUser(l, most, func(_ net.Conn, why string) { refused(why) }).(*ofThisUser)
+	if owner != nil {
+		of.owner = owner
+	}
+	return of
+}
 
 // The bounds of load.
 const (

@@ -242,6 +242,9 @@ func (s *Server) listen(cfg Config) (err error) {
 		if s.web, err = net.Listen("tcp", s.conf.MCPHTTP); err != nil {
 			return errors.Join(fmt.Errorf("listening for MCP over HTTP: %w", err), s.agent.Close(), s.operator.Close())
 		}
+		s.web = newOfThisUser(s.web, maxAgents, func(nc net.Conn, why string) {
+			s.log.Debug("closing a connection at the HTTP listener", "remote", nc.RemoteAddr().String(), "why", why)
+		})
 		s.webServer = s.mcp.HTTPServer()
 	}
 	return nil

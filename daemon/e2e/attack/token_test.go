@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func init() { roles["web"] = actOverHTTP }
@@ -169,16 +172,37 @@ func TestAnotherUserReachesNothingWithTheRightToken(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(right)))
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("another user got %s", resp.Status)
+	} else if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("another user's connection ended with %v", err)
 	}
-	body, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
+	if got := s.webAgent(token).says(webHello); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("the user's own client gets %s", got)
 	}
-	if resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "same user") {
-		t.Errorf("another user got %d %s", resp.StatusCode, body)
+}
+
+// Nor can another user keep the clients of this one away by connections that say nothing.
+func TestACrowdOfAnotherUsersConnectionsTakesNoPlace(t *testing.T) {
+	s := begin(t)
+	s.listening()
+	token := filepath.Join(s.dir, "its.token")
+	s.spctl("connect", "its", "--http", "--token-file", token)
+	at := strings.TrimSuffix(strings.TrimPrefix(s.status().MCPURL, "http://"), "/mcp")
+	for range 1500 {
+		nc, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("a connection of another user is held: %v", err)
+		}
+	}
+	if got := s.webAgent(token).says(webHello); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("the user's own client gets %s", got)
 	}
 }
 
