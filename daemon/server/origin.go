@@ -45,13 +45,16 @@ func (f *search) origin(pid int, start uint64) control.Origin {
 	if o := f.ssh(chain); o.Refused != "" {
 		return o
 	}
-	seat, err := peer.SeatOf(pid)
-	if err != nil {
-		f.s.log.Warn("looking where a caller at the operator's socket comes from", "pid", pid, "error", err)
-		return control.Origin{Refused: "which terminal it has cannot be told"}
-	}
-	if seat.Terminal >= 0 {
-		return f.terminal(seat.Terminal)
+	// What left its terminal's session by setsid is still in the hands of whoever has the terminal of its parents.
+	for _, p := range beneath(chain, peer.Root(chain)) {
+		seat, err := peer.SeatOf(p.PID)
+		if err != nil {
+			f.s.log.Warn("looking where a caller at the operator's socket comes from", "pid", pid, "error", err)
+			return control.Origin{Refused: "which terminal it has cannot be told"}
+		}
+		if seat.Terminal >= 0 {
+			return f.terminal(seat.Terminal)
+		}
 	}
 	if unit, err := peer.ServedBy(chain); err == nil && unit != "" {
 		return control.Origin{Doubt: "it has no terminal, and your service manager started it as " + unit}

@@ -110,6 +110,11 @@ func TestATmuxIsWhoseTerminalItIsShownIn(t *testing.T) {
 	a.order(order{Run: []string{"/usr/bin/script", "-qec", s.tmux("1", script), "/dev/null"}})
 	wantRefused(t, said(), "every terminal that it is shown in is an agent's")
 	a.reported()
+	pipe, said = s.hear("without")
+	script = s.write("without.sh", "setsid --wait /bin/sh "+s.write("without2.sh", s.approving(card, pipe)))
+	a.order(order{Run: []string{"/usr/bin/script", "-qec", s.tmux("1b", script), "/dev/null"}})
+	wantRefused(t, said(), "every terminal that it is shown in is an agent's")
+	a.reported()
 	s.wantActed(0)
 	if d := s.status().Doubts; d != nil {
 		t.Errorf("the person is shown %+v", d)
