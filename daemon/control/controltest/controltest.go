@@ -51,6 +51,8 @@ type Daemon struct {
 	workWatch  []chan execution.Execution
 	agents     map[int]string // pids that have an agent among their ancestors, and its run
 	untold     error          // why it cannot be told who asks
+	origin     control.Origin // of every caller
+	doubted    []string       // what was told of callers, in order
 	quarantine bool
 	ttl        string               // the one setting
 	tokens     []httptoken.Verifier // owner: mu
@@ -117,7 +119,7 @@ func New(h home.Home, now func() time.Time) (*Daemon, error) {
 	v.OnLock(tickets.Drop)
 	d.Server, err = control.New(control.Config{
 		Daemon: d, Vault: d, Credentials: d, Hosts: d, Approvals: d, Activity: d, Verdicts: d, Sessions: d, Actions: d, Upstreams: d, Journal: d, Settings: d, HTTPClients: d, Grants: d, Ancestry: d,
-		Prover: tickets, Tickets: tickets, PeerOf: d.peerOf, Now: now,
+		Prover: tickets, Tickets: tickets, Origin: d.originOf, Doubted: d.doubt, PeerOf: d.peerOf, Now: now,
 	})
 	return d, err
 }
