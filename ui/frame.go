@@ -67,6 +67,7 @@ type Config struct {
 	Close    func()           // required: takes the window out of sight
 	Quit     func()           // required
 	Go       func(func())     // optional: how work is started; a goroutine
+	After    look.After       // optional: look.AfterFunc
 }
 
 // Frame is the content of the window: a rail with the pages, the banners, and the page in sight. Everything of it is called on Fyne's thread.
@@ -88,8 +89,10 @@ type Frame struct {
 	face    *canvas.Image
 	said    *widget.Label
 	banners *fyne.Container
+	above   fyne.CanvasObject // the banners with the room around them; not there where there are none
 	shown   []banner
 	body    *fyne.Container
+	main    *fyne.Container   // what stands above, and the page
 	nothing fyne.CanvasObject // while there is no daemon
 	door    string            // in which state the vault's door was shown last
 }
@@ -97,7 +100,7 @@ type Frame struct {
 // New fills the window.
 func New(cfg Config) (*Frame, error) {
 	if cfg.Window == nil || cfg.Operator == nil || cfg.Watch == nil || cfg.Now == nil || cfg.Context == nil || cfg.Close == nil || cfg.Quit == nil {
-		return nil, errors.New("ui: every field of Config but Go is required")
+		return nil, errors.New("ui: every field of Config but Go and After is required")
 	}
 	if cfg.Go == nil {
 		cfg.Go = func(f func()) { go f() }
@@ -109,8 +112,11 @@ func New(cfg Config) (*Frame, error) {
 	f.banners = look.Rows(6)
 	f.body, f.nothing = container.NewStack(), container.NewStack()
 	// In this order, which is the order of the Tab key as well: the rail, the banners, the page.
-	rail, top := f.makeRail(), look.Inset(12, 6, f.banners)
-	main := container.New(layout.NewBorderLayout(top, nil, nil, nil), top, f.body)
+	rail := f.makeRail()
+	f.above = look.Inset(12, 6, f.banners)
+	f.above.Hide()
+	main := container.New(layout.NewBorderLayout(f.above, nil, nil, nil), f.above, f.body)
+	f.main = main
 	cfg.Window.SetContent(container.New(layout.NewBorderLayout(nil, nil, rail, nil), rail, main))
 	f.keys()
 	f.SetState(f.state, true)
@@ -324,6 +330,14 @@ func (f *Frame) showBanners(list []banner) {
 		f.banners.Objects = append(f.banners.Objects, look.NewNotice(b.tone, b.shape, content))
 	}
 	f.banners.Refresh()
+	if len(list) > 0 {
+		f.above.Show()
+	} else {
+		f.above.Hide()
+	}
+	if f.main != nil {
+		f.main.Refresh() // the page has another room now
+	}
 }
 
 func equal(a, b []banner) bool {

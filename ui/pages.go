@@ -22,11 +22,11 @@ import (
 func (f *Frame) makePages() (err error) {
 	c := f.cfg
 	if f.pending, err = pending.New(pending.Config{
-		Daemon: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, Seen: func(execution string) { c.Go(func() { c.Watch.Seen(c.Context, execution) }) },
+		Daemon: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, After: c.After, Seen: func(execution string) { c.Go(func() { c.Watch.Seen(c.Context, execution) }) },
 	}); err != nil {
 		return err
 	}
-	if f.activity, err = activity.New(activity.Config{Daemon: c.Operator, Records: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, Copy: f.copy, Save: f.save}); err != nil {
+	if f.activity, err = activity.New(activity.Config{Daemon: c.Operator, Records: answering{f}, Now: c.Now, Context: c.Context, Go: c.Go, After: c.After, Copy: f.copy, Save: f.save}); err != nil {
 		return err
 	}
 	if f.sessions, err = sessions.New(sessions.Config{Daemon: c.Operator, Now: c.Now, Context: c.Context, Go: c.Go}); err != nil {

@@ -314,7 +314,7 @@ func (v *View) buttons() []fyne.CanvasObject {
 		rows = append(rows, v.narrowing())
 	}
 	v.explain()
-	return append(rows, look.Line([]fyne.CanvasObject{look.Wide(120, 36, v.deny), look.Wide(260, 0, v.reason)}, right), v.means)
+	return append(rows, look.Line([]fyne.CanvasObject{look.Wide(120, 36, v.deny), look.Wide(190, 0, v.reason)}, right), v.means)
 }
 
 const maxReason = 1000 // bytes that the daemon takes
