@@ -32,13 +32,7 @@ type Panel struct {
 // NewPanel shows icons until the end of the test.
 func NewPanel(t testing.TB, address string) *Panel {
 	t.Helper()
-	p := &Panel{t: t, conn: Connect(t, address), signals: make(chan *dbus.Signal, 1024), Items: make(chan *Item, 16)}
-	p.conn.Signal(p.signals)
-	for _, i := range []string{itemName, menuName} {
-		if err := p.conn.AddMatchSignal(dbus.WithMatchInterface(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p := listening(t, address)
 	if err := p.conn.Export(watcher{p}, watcherPath, watcherName); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +45,51 @@ func NewPanel(t testing.TB, address string) *Panel {
 	if r, err := p.conn.RequestName(watcherName, dbus.NameFlagDoNotQueue); err != nil || r != dbus.RequestNameReplyPrimaryOwner {
 		t.Fatalf("becoming the watcher: %v %v", r, err)
 	}
+	return p
+}
+
+func listening(t testing.TB, address string) *Panel {
+	t.Helper()
+	p := &Panel{t: t, conn: Connect(t, address), signals: make(chan *dbus.Signal, 1024), Items: make(chan *Item, 16)}
+	p.conn.Signal(p.signals)
+	for _, i := range []string{itemName, menuName} {
+		if err := p.conn.AddMatchSignal(dbus.WithMatchInterface(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// Beside waits for another program's panel and reads the icons that register there from now on, as that one does.
+func Beside(t testing.TB, address string) *Panel {
+	t.Helper()
+	p, bus, signals := listening(t, address), Connect(t, address), make(chan *dbus.Signal, 64)
+	bus.Signal(signals)
+	for _, o := range [][]dbus.MatchOption{
+		{dbus.WithMatchInterface(watcherName)},
+		{dbus.WithMatchInterface("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, watcherName)},
+	} {
+		if err := bus.AddMatchSignal(o...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func() (yes bool) {
+		return bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, watcherName).Store(&yes) == nil && yes
+	}
+	if !there() {
+		Await(t, "panel", signals, func(*dbus.Signal) bool { return there() })
+	}
+	go func() {
+		for s := range signals {
+			if s.Name != watcherName+".StatusNotifierItemRegistered" || len(s.Body) != 1 {
+				continue
+			}
+			if name, ok := s.Body[0].(string); ok { // the owner and its path, in one
+				owner, _, _ := strings.Cut(name, "/")
+				p.Items <- &Item{p: p, owner: owner}
+			}
+		}
+	}()
 	return p
 }
 

@@ -17,7 +17,7 @@ const (
 	KeyDenied  = "denied"
 )
 
-// Show is the action that opens the window; a click on the notice does the same.
+// Show is the action that opens the window, by a click on the notice. It has no label: a desktop that shows a button for it, as it may, would show two that say the same.
 const Show = "default"
 
 // The actions carry what they are about, so that a click on what the person saw cannot mean what has taken its place.
@@ -51,7 +51,7 @@ func Of(s watch.State, w tray.Words) (list []Notice) {
 			body = w.Count("notify.more", n-1)
 		}
 		list = append(list, Notice{Key: KeyWaiting, Title: title, Body: body, Urgent: true, Actions: []Action{
-			{Show, w.Say("notify.show")}, {showPrefix + c.Card, w.Say("notify.show")}, {denyPrefix + c.Card, w.Say("notify.deny")},
+			{Show, ""}, {showPrefix + c.Card, w.Say("notify.show")}, {denyPrefix + c.Card, w.Say("notify.deny")},
 		}})
 	}
 	for _, a := range s.Again {
@@ -60,7 +60,7 @@ func Of(s watch.State, w tray.Words) (list []Notice) {
 		}
 		list = append(list, Notice{
 			Key: KeyAgain, Title: w.Say("notify.again", "Tool", tool(a.Record.Tool)), Body: again(a.Record, w),
-			Actions: []Action{{Show, w.Say("notify.show")}, {showPrefix + a.Record.ExecutionID, w.Say("notify.show")}},
+			Actions: []Action{{Show, ""}, {showPrefix + a.Record.ExecutionID, w.Say("notify.show")}},
 		})
 		break
 	}
@@ -68,13 +68,13 @@ func Of(s watch.State, w tray.Words) (list []Notice) {
 		r := s.Open[n-1]
 		list = append(list, Notice{
 			Key: KeyUnknown, Title: w.Say("notify.unknown", "Tool", tool(r.Tool)), Body: w.Count("notify.unknown_count", n),
-			Actions: []Action{{Show, w.Say("notify.show")}, {showPrefix + r.ExecutionID, w.Say("notify.show")}},
+			Actions: []Action{{Show, ""}, {showPrefix + r.ExecutionID, w.Say("notify.show")}},
 		})
 	}
 	if d := s.Denied; d.Calls > 0 {
 		list = append(list, Notice{
 			Key: KeyDenied, Title: w.Say("notify.denied"), Body: w.Count("notify.denied_calls", d.Calls, "Time", d.Last.Local().Format("15:04")),
-			Actions: []Action{{Show, w.Say("notify.show")}, {showPrefix, w.Say("notify.show")}},
+			Actions: []Action{{Show, ""}, {showPrefix, w.Say("notify.show")}},
 		})
 	}
 	return list

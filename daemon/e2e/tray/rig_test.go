@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http/httptest"
@@ -81,7 +82,16 @@ type rig struct {
 	shots   string // where pictures go; empty: none are taken
 }
 
+// newRig is a desktop whose panel and notification daemon are the test's own.
 func newRig(t testing.TB) *rig {
+	t.Helper()
+	r, address := newDesktop(t)
+	r.panel, r.notes = bustest.NewPanel(t, address), bustest.NewNotifications(t, address)
+	return r
+}
+
+// newDesktop is a desktop with neither.
+func newDesktop(t testing.TB) (r *rig, address string) {
 	t.Helper()
 	if err := built(); err != nil {
 		t.Fatal(err)
@@ -96,14 +106,13 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	address := bustest.Start(t)
-	r := &rig{t: t, dir: dir, shots: os.Getenv("SINGLEPASS_SCREENSHOTS")}
+	address = bustest.Start(t)
+	r = &rig{t: t, dir: dir, shots: os.Getenv("SINGLEPASS_SCREENSHOTS")}
 	r.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=en_US.UTF-8", "DBUS_SESSION_BUS_ADDRESS=" + address, "DISPLAY=" + r.startX(),
 		"SINGLEPASS_HOME=" + filepath.Join(dir, "h"), "SINGLEPASS_PASSPHRASE_FILE=" + r.write("passphrase", passphrase+"\n"), "FYNE_THEME=" + theme(),
 		"LIBGL_ALWAYS_SOFTWARE=1",
 	}
-	r.panel, r.notes = bustest.NewPanel(t, address), bustest.NewNotifications(t, address)
 	file, err := os.OpenFile(filepath.Join(dir, "ledger.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +130,7 @@ func newRig(t testing.TB) *rig {
 	s := httptest.NewServer(r.target)
 	t.Cleanup(func() { r.target.Release(); s.Close() })
 	r.url = s.URL
-	return r
+	return r, address
 }
 
 // theme is dark unless pictures are taken in another one.
@@ -368,13 +377,18 @@ func (r *rig) shot(name string) {
 }
 
 // cards are what waits, as the command line tells it.
-func (r *rig) cards() []api.Card {
+func (r *rig) cards() (cards []api.Card) {
 	r.t.Helper()
-	var list struct{ Cards []api.Card }
-	if err := json.Unmarshal([]byte(r.run("spctl", "approvals", "--json")), &list); err != nil {
-		r.t.Fatal(err)
+	for lines := json.NewDecoder(strings.NewReader(r.run("spctl", "approvals", "--json"))); ; {
+		var c api.Card
+		switch err := lines.Decode(&c); {
+		case errors.Is(err, io.EOF):
+			return cards
+		case err != nil:
+			r.t.Fatal(err)
+		}
+		cards = append(cards, c)
 	}
-	return list.Cards
 }
 
 // agent is an MCP client in a process of its own, started from here as any agent is started from a shell.
