@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -70,6 +71,12 @@ func eachMember(object []byte, from int, name string, use func(value []byte, fro
 		if err := use(bytes.Clone(value), from+int(d.InputOffset())-len(value)); err != nil {
 			return err
 		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return errors.New("it is not valid JSON, or has a name twice")
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows it")
 	}
 	if !found {
 		return fmt.Errorf("it has no %s", name)

@@ -1,0 +1,4 @@
+package mcpchan
+
+// Addressed is addressed.
+var Addressed = addressed
