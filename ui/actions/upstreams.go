@@ -164,6 +164,7 @@ func (v *UpstreamsView) one(u api.Upstream) fyne.CanvasObject {
 	add(words.Say("card.credential"), strings.Join(u.Credentials, ", "), look.Style{Bold: true})
 	add(words.Say("upstreams.calls_itself"), u.Server, look.Style{Color: look.Muted})
 	add(words.Say("upstreams.in_force"), words.Count("upstreams.accepted", u.Accepted)+"  ·  "+words.Count("pending.waiting", u.Waiting), look.Style{})
+	add(words.Say("upstreams.open"), opened(u), look.Style{})
 	rows = append(rows, look.Facts(facts...))
 	for _, f := range u.Files {
 		if f.Changed != "" {
@@ -189,6 +190,21 @@ func (v *UpstreamsView) one(u api.Upstream) fyne.CanvasObject {
 		rows = append(rows, v.tool(u, t))
 	}
 	return look.NewPanel(look.Rows(4, rows...))
+}
+
+// opened says what agents may read of a server, beside its tools; "" if that is nothing.
+func opened(u api.Upstream) string {
+	var open []string
+	if u.Resources {
+		open = append(open, words.Say("upstreams.resources"))
+	}
+	if u.Prompts > 0 {
+		open = append(open, words.Count("upstreams.prompts", u.Prompts))
+	}
+	if len(open) > 0 && u.ReadPerUse {
+		open = append(open, words.Say("upstreams.read_asks"))
+	}
+	return strings.Join(open, "  ·  ")
 }
 
 // tool is one tool as its server describes it, and what accepting it would mean.

@@ -27,7 +27,7 @@ func (g *gateway) Upstreams(context.Context) ([]api.Upstream, error) {
 			Name: "files", Transport: "stdio", Command: []string{"/usr/bin/mcp-files", "--root", "/srv/my files"}, Env: []string{"LANG=C"}, Credentials: []string{"files-token"}, State: "ready",
 			Server: "files 1.2\u202e", Accepted: 1, Waiting: 2, Files: []api.UpstreamFile{{Path: "/usr/bin/mcp-files", Digest: "sha256:0", Changed: "sha256:1"}},
 		},
-		{Name: "issues", Transport: "http", URL: "https://xn--80ak6aa92e.com/mcp", State: "failed", Problem: "connection refused"},
+		{Name: "issues", Transport: "http", URL: "https://xn--80ak6aa92e.com/mcp", State: "failed", Problem: "connection refused", Resources: true, Prompts: 2, ReadPerUse: true},
 	}, nil
 }
 
@@ -88,7 +88,7 @@ func TestAServersToolsAreAskedForOnlyWhenThePersonWantsToSeeThem(t *testing.T) {
 		t.Fatalf("asked %q", g.asked)
 	}
 	shown := strings.Join(looktest.Texts(v), "\n")
-	for _, s := range []string{"/usr/bin/mcp-files --root '/srv/my files'", "is not the file that was there", "connection refused", "Does not answer", "1 in force  ·  2 wait", "It can be taken for apple.com"} {
+	for _, s := range []string{"/usr/bin/mcp-files --root '/srv/my files'", "is not the file that was there", "connection refused", "Does not answer", "1 in force  ·  2 wait", "its resources  ·  2 prompts  ·  you are asked each time", "It can be taken for apple.com"} {
 		if !strings.Contains(shown, s) {
 			t.Errorf("it does not say %q:\n%s", s, shown)
 		}
