@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (g standingGrants) Program(p *peer.Identity) (approval.Program, error) {
 	}, nil
 }
 
-// startedByNoAgent says why a living agent is not, or cannot be told to be, a program that the person started: another agent is above it or left it behind, or somebody traces it.
+// startedByNoAgent says why a living agent is not, or cannot be told to be, a program that the person started: another agent is above it, left it behind or types into its terminal, no person can sit where it was started, or somebody traces it.
 func (s *Server) startedByNoAgent(p *peer.Identity) error {
 	tracer, err := peer.Tracer(p.Agent.PID)
 	if err != nil {
@@ -93,6 +94,11 @@ func (s *Server) startedByNoAgent(p *peer.Identity) error {
 	}
 	if run, found := s.family.leftInSession(beneath(chain, root), sessionOf, p.Run); found {
 		return fmt.Errorf("another agent left it behind, %s", run)
+	}
+	// A doubt is passed over for whoever has the passphrase besides. Here nothing stands beside it.
+	o := (&search{s: s}).origin(p.Agent.PID, p.Agent.Start)
+	if why := cmp.Or(o.Refused, o.Doubt); why != "" {
+		return errors.New(why)
 	}
 	return nil
 }

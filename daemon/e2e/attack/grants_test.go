@@ -292,3 +292,34 @@ func TestNoStandingGrantOutlivesAJournalThatDidNotVerify(t *testing.T) {
 	}
 	s.wantActed(2)
 }
+
+// An agent can have the service manager start a program, with nobody at it, in just the way that it did before.
+func TestNoStandingGrantIsGivenToAServiceThatAnAgentCouldHaveStarted(t *testing.T) {
+	if !machine(t) {
+		return
+	}
+	s := prepare(t)
+	s.manager()
+	if out, status := s.startUnit(); status != 0 {
+		t.Fatal(out)
+	}
+	s.furnish()
+	program := systemProgram(t, s)
+	for unit, why := range map[string]string{"": "where no person sits", "--unit=backup": "your service manager started it as backup.service"} {
+		argv := []string{
+			"--user", "--quiet", "--collect", "--setenv=SINGLEPASS_HOME=" + s.home, "--setenv=ATTACK_ROLE=payer " + filepath.Join(s.bin, "spctl") + " " + strings.TrimPrefix(unit, "--unit="),
+		}
+		if unit == "" {
+			argv[len(argv)-1] += "unnamed"
+		} else {
+			argv = append(argv, unit)
+		}
+		if out, status := run(s.managed("/usr/bin/systemd-run", append(argv, program)...)); status != 0 {
+			t.Fatalf("%q: %s", unit, out)
+		}
+		if out := s.denied(program); !strings.Contains(out, why) {
+			t.Errorf("%q: %s", unit, out)
+		}
+	}
+	s.wantActed(0)
+}
