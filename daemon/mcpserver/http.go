@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,6 +43,7 @@ type httpState struct {
 
 	mu     sync.Mutex
 	conns  map[net.Conn]*httpConn // owner: mu
+	made   map[string][]string    // owner: mu; the sessions of a run, up to 2025-11-25, oldest first
 	calls  map[string]*exchange   // owner: mu; by session and id, 2025 only: 2026 knows no cancellation but the disconnect
 	done   [256]*exchange         // owner: mu; ring of answered ones
 	next   int                    // owner: mu
@@ -62,6 +64,7 @@ type httpConn struct {
 type httpConnKey struct{}
 
 func (h *httpState) init(s *Server) {
+	h.made = make(map[string][]string)
 	h.conns, h.calls = make(map[net.Conn]*httpConn), make(map[string]*exchange)
 	get := func(*http.Request) *mcp.Server { return s.sdk }
 	limit := int64(s.cfg.MaxMessage)
@@ -209,11 +212,74 @@ func (s *Server) forwardHTTP(w http.ResponseWriter, r *http.Request, from *sourc
 	if modern {
 		inner = s.http.stateless
 	}
+	fresh := !modern && r.Method == http.MethodPost && r.Header.Get(headerSession) == ""
+	ended := r.Header.Get(headerSession)
+	defer func() {
+		switch id := w.Header().Get(headerSession); {
+		case fresh && id != "":
+			if oldest := s.http.began(from.peer.Run, id); oldest != "" {
+				s.endSession(r, from, oldest)
+			}
+		case r.Method == http.MethodDelete:
+			s.http.over(from.peer.Run, ended)
+		}
+	}()
 	bind := auth.RequireBearerToken(func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: from.peer.Run}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 	bind(inner).ServeHTTP(w, r)
 }
+
+// maxSessions bounds the sessions of one run. Clients that never end theirs are common, and each is kept for sessionIdle.
+const (
+	maxSessions = 64
+	maxRuns     = 4096 // that are counted; one more and some other run is counted anew
+)
+
+// began notes a session, and returns the oldest of its run if that is one too many.
+func (h *httpState) began(run, session string) (oldest string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for other := range h.made {
+		if len(h.made) < maxRuns || h.made[run] != nil {
+			break
+		}
+		delete(h.made, other)
+	}
+	h.made[run] = append(h.made[run], session)
+	if list := h.made[run]; len(list) > maxSessions {
+		oldest = list[0]
+		h.made[run] = slices.Delete(list, 0, 1)
+	}
+	return oldest
+}
+
+// over forgets a session that its client ended.
+func (h *httpState) over(run, session string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.made[run] = slices.DeleteFunc(h.made[run], func(s string) bool { return s == session }); len(h.made[run]) == 0 {
+		delete(h.made, run)
+	}
+}
+
+// endSession ends a session as its client would. A call that is under way in it has to end first, so it is not waited for; whoever uses the session later is told that there is none, and makes another.
+func (s *Server) endSession(r *http.Request, from *source, session string) {
+	gone, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), http.MethodDelete, "http://"+r.Host+"/", nil)
+	if err != nil {
+		s.cfg.Logger.Warn("ending an old session", "error", err)
+		return
+	}
+	gone.Header.Set(headerSession, session)
+	go s.forwardHTTP(&nobody{header: http.Header{}}, gone, from, false)
+}
+
+// nobody reads an answer that nobody waits for.
+type nobody struct{ header http.Header }
+
+func (n *nobody) Header() http.Header         { return n.header }
+func (n *nobody) WriteHeader(int)             {}
+func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
 
 func refuseHTTP(w http.ResponseWriter, status int, id []byte, err error) {
 	code, message, data := wireError(err)

@@ -384,6 +384,48 @@ func TestABodyThatDoesNotComeEndsItsConnection(t *testing.T) {
 	}
 }
 
+// Clients that never end their sessions do not use up the daemon: the oldest of a run's goes, and says so to whoever uses it.
+func TestTheSessionsOfOneRunAreBounded(t *testing.T) {
+	e := enginetest.New(t)
+	run := make(chan string, 1)
+	url, _ := serveHTTP(t, e, func() string { return <-run }, nil)
+	begin := func(of string) string {
+		t.Helper()
+		run <- of
+		status, body, header := post(t, url, initialize, nil)
+		if status != http.StatusOK {
+			t.Fatalf("status %d, %s", status, body)
+		}
+		return header.Get("Mcp-Session-Id")
+	}
+	ping := func(of, session string) int {
+		t.Helper()
+		run <- of
+		status, _, _ := post(t, url, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, map[string]string{"Mcp-Session-Id": session, "Mcp-Protocol-Version": "2025-11-25"})
+		return status
+	}
+	other := begin("run_other")
+	var sessions []string
+	for range 66 {
+		sessions = append(sessions, begin("run_many"))
+	}
+	for _, old := range sessions[:2] {
+		for until := time.Now().Add(time.Minute); ping("run_many", old) != http.StatusNotFound; {
+			if time.Now().After(until) {
+				t.Fatal("an old session is still there")
+			}
+		}
+	}
+	for _, session := range []string{sessions[2], sessions[65]} {
+		if status := ping("run_many", session); status != http.StatusOK {
+			t.Errorf("a newer session: status %d", status)
+		}
+	}
+	if status := ping("run_other", other); status != http.StatusOK {
+		t.Errorf("another run's session: status %d", status)
+	}
+}
+
 func TestAStreamWithABodyIsRefused(t *testing.T) {
 	url, _ := serveHTTP(t, enginetest.New(t), oneRun, nil)
 	_, _, header := post(t, url, initialize, nil)

@@ -61,7 +61,8 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.listTools(r)
 		case *mcp.CallToolRequest:
 			return callOverHTTP(s, ctx, r)
-		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+		}
+		if method == "logging/setLevel" {
 			// The SDK would say yes, and nothing would ever be logged to the client: what a tool says on the way is passed on as progress.
 			return nil, &jsonrpc.Error{Code: envelope.MethodNotFound, Message: "not supported"}
 		}
