@@ -36,20 +36,34 @@ func stopped(t testing.TB, j *journal, n int) string {
 	return path
 }
 
-// restore writes a file of which most is zero.
-func restore(t testing.TB, path string, whole []byte) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	fatal(t, err)
+// image is a file of which most is zero, without that.
+type image struct {
+	size  int64
+	parts map[int64][]byte // by where they stand
+}
+
+func imageOf(whole []byte) image {
 	const part = 4096
+	m := image{int64(len(whole)), map[int64][]byte{}}
 	zero := make([]byte, part)
 	for at := 0; at < len(whole); at += part {
 		if p := whole[at:min(at+part, len(whole))]; !bytes.Equal(p, zero[:len(p)]) {
-			_, err := f.WriteAt(p, int64(at))
-			fatal(t, err)
+			m.parts[int64(at)] = p
 		}
 	}
-	fatal(t, errors.Join(f.Truncate(int64(len(whole))), f.Close()))
+	return m
+}
+
+// restore writes the file.
+func (m image) restore(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	fatal(t, err)
+	for at, p := range m.parts {
+		_, err := f.WriteAt(p, at)
+		fatal(t, err)
+	}
+	fatal(t, errors.Join(f.Truncate(m.size), f.Close()))
 }
 
 // edit changes a stopped index with bbolt itself, as anybody could.
@@ -92,7 +106,6 @@ func askEverything(ix *index.Index, j *journal) error {
 }
 
 func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
-	t.Parallel()
 	j := newJournal(21).tell(120)
 	path := stopped(t, j, len(j.entries))
 	var keys [2][][]byte
@@ -107,7 +120,7 @@ func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
 	if len(keys[0]) < 8 || len(keys[1]) < 30 {
 		t.Fatalf("only %d rows and %d bins", len(keys[0]), len(keys[1]))
 	}
-	whole := must[[]byte](t)(os.ReadFile(path))
+	whole := imageOf(must[[]byte](t)(os.ReadFile(path)))
 	for what, change := range map[string]func(b *bbolt.Bucket, k, other []byte) error{
 		"removed": func(b *bbolt.Bucket, k, _ []byte) error { return b.Delete(k) },
 		"changed": func(b *bbolt.Bucket, k, _ []byte) error {
@@ -119,11 +132,10 @@ func TestEveryRowAndBinThatIsRemovedOrChangedIsNoticed(t *testing.T) {
 		"swapped": func(b *bbolt.Bucket, k, other []byte) error { return b.Put(k, bytes.Clone(b.Get(other))) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			path := file(t)
 			for which, keys := range keys {
 				for i, k := range keys {
-					restore(t, path, whole)
+					whole.restore(t, path)
 					edit(t, path, func(rows, bins, _, _ *bbolt.Bucket) error {
 						return change([]*bbolt.Bucket{rows, bins}[which], k, keys[(i+1)%len(keys)])
 					})
@@ -219,7 +231,7 @@ func TestAnExecutionRemovedWithAllItsHashesIsNoticed(t *testing.T) {
 func TestWhatTheFileSaysOfItselfIsCoveredByTheRoot(t *testing.T) {
 	j := newJournal(23).tell(200)
 	path := stopped(t, j, len(j.entries))
-	whole := must[[]byte](t)(os.ReadFile(path))
+	whole := imageOf(must[[]byte](t)(os.ReadFile(path)))
 	for what, change := range map[string]func(m map[string]any, head *bbolt.Bucket) error{
 		"position": func(m map[string]any, _ *bbolt.Bucket) error { m["position"].(map[string]any)["seq"] = 150; return nil },
 		"hash": func(m map[string]any, _ *bbolt.Bucket) error {
@@ -238,9 +250,7 @@ func TestWhatTheFileSaysOfItselfIsCoveredByTheRoot(t *testing.T) {
 		"no root":   func(_ map[string]any, head *bbolt.Bucket) error { return head.Delete([]byte("root")) },
 		"zero root": func(_ map[string]any, head *bbolt.Bucket) error { return head.Put([]byte("root"), make([]byte, 32)) },
 	} {
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		whole.restore(t, path)
 		edit(t, path, func(_, _, _, head *bbolt.Bucket) error {
 			var m map[string]any
 			if err := json.Unmarshal(head.Get([]byte("meta")), &m); err != nil {
@@ -305,7 +315,6 @@ func TestAnOlderCopyOfTheFileOnlyCostsTheFoldingOfItsTail(t *testing.T) {
 }
 
 func TestAChangeWhileTheDaemonRunsIsNoticed(t *testing.T) {
-	t.Parallel()
 	for what, change := range map[string]func(t *testing.T, path string, older []byte){
 		"a state in place": func(t *testing.T, path string, _ []byte) {
 			b := must[[]byte](t)(os.ReadFile(path))
@@ -365,7 +374,6 @@ func TestAFlushOverAChangedFileIsRefused(t *testing.T) {
 }
 
 func TestACorruptFileIsRebuiltAndNeverCrashes(t *testing.T) {
-	t.Parallel()
 	j := newJournal(28).tell(300)
 	path := stopped(t, j, len(j.entries))
 	whole := must[[]byte](t)(os.ReadFile(path))

@@ -16,7 +16,6 @@ import (
 )
 
 func TestTheIndexAnswersAsAPlainModelDoes(t *testing.T) {
-	t.Parallel()
 	for seed := range uint64(4) {
 		j := newJournal(seed)
 		ix := unlocked(t, file(t))

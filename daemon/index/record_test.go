@@ -69,7 +69,6 @@ func fullRecord(t testing.TB, r *rand.Rand, callers int) *index.Record {
 }
 
 func TestEveryFieldOfARecordIsStored(t *testing.T) {
-	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	const size = 8
 	whole := make([]*index.Record, size)
@@ -133,7 +132,6 @@ func FuzzAMalformedGroupIsRefused(f *testing.F) {
 
 // More than one row of summaries, so that searches pass over pages in the file and in memory.
 func TestSearchesMissNothingInManyPages(t *testing.T) {
-	t.Parallel()
 	ix := unlocked(t, file(t))
 	const n = 9000
 	var model []execution.Execution
