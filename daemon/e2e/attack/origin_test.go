@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"singlepass.dev/daemon/harden"
 )
 
 // hear makes a pipe of the user's, and returns its path and what comes through it until whoever writes has ended: how a program reports that no one waits for.
@@ -140,7 +142,7 @@ func TestAnAgentThatLogsInToItsOwnMachineCannotApprove(t *testing.T) {
 	a := s.agent()
 	a.pay("1")
 	card := s.card().Card
-	client, _ := s.sshd()
+	client, elsewhere := s.sshd()
 	do := fmt.Sprintf("SINGLEPASS_HOME=%s SINGLEPASS_PASSPHRASE_FILE=%s/passphrase %s/spctl ", s.home, s.dir, s.bin)
 	for name, argv := range map[string][]string{
 		"by a command":  append(slices.Clone(client), do+"approve "+card+" --once"),
@@ -151,6 +153,14 @@ func TestAnAgentThatLogsInToItsOwnMachineCannotApprove(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
+	// Nor by a client that cannot be told: it closed itself, and any login could be its.
+	if r := a.does("shut " + s.target.Listener.Addr().String()); r.Status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if out, status := run(exec.Command(elsewhere[0], append(elsewhere[1:], do+"approvals")...)); status != 4 || !strings.Contains(out, "a program that cannot be told") {
+		t.Errorf("by a client that cannot be told: exit status %d\n%s", status, out)
+	}
+	s.wantActed(0)
 }
 
 // loggedIn writes what systemd-logind writes of a login by SSH, and returns the control group that it makes for it.
@@ -210,7 +220,12 @@ func TestWhoLogsInFromAnotherMachineMayApprove(t *testing.T) {
 	s.wantActed(2)
 }
 
-func init() { roles["connect"] = connectAndKeep }
+func init() {
+	roles["connect"] = connectAndKeep
+	roles["shut"] = func(args []string) error {
+		return errors.Join(harden.Close(), connectAndKeep(args))
+	}
+}
 
 // connectAndKeep makes a connection that stays as long as this process.
 func connectAndKeep(args []string) error {
