@@ -96,6 +96,10 @@ func (o operator) UpstreamTools(context.Context, string) ([]api.UpstreamTool, er
 func (o operator) AcceptUpstreamTool(context.Context, string, api.UpstreamAccept) (api.UpstreamTool, error) {
 	return api.UpstreamTool{}, errNothing
 }
+
+func (o operator) AddUpstream(context.Context, api.UpstreamRequest) (api.Upstream, error) {
+	return api.Upstream{}, errNothing
+}
 func (o operator) RemoveUpstream(context.Context, string) error { return nil }
 func (o operator) RemoveAction(context.Context, string) error   { return nil }
 

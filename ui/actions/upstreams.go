@@ -21,6 +21,8 @@ type Upstreams interface {
 	UpstreamTools(ctx context.Context, name string) ([]api.UpstreamTool, error)
 	AcceptUpstreamTool(ctx context.Context, name string, in api.UpstreamAccept) (api.UpstreamTool, error)
 	RemoveUpstream(ctx context.Context, name string) error
+	// AddUpstream asks the new server for its tools, which may have to be started for it.
+	AddUpstream(ctx context.Context, in api.UpstreamRequest) (api.Upstream, error)
 }
 
 // UpstreamsConfig is what an UpstreamsView is made of.
@@ -38,7 +40,8 @@ type UpstreamsView struct {
 	list   []api.Upstream
 	tools  map[string][]api.UpstreamTool
 	said   fyne.CanvasObject
-	asking string // the server that is about to be removed
+	asking string      // the server that is about to be removed
+	form   *serverForm // for a new server; nil while none is added
 	rows   *fyne.Container
 	root   fyne.CanvasObject
 }
@@ -109,7 +112,16 @@ func toolOrder(state string) int {
 }
 
 func (v *UpstreamsView) draw() {
+	add := widget.NewButton(words.Say("server.add"), func() {
+		v.form, v.said = v.newForm(), nil
+		v.draw()
+	})
 	list := []fyne.CanvasObject{look.Heading(words.Say("upstreams.title")), look.Quiet(words.Say("upstreams.means"))}
+	if v.form == nil {
+		list = append(list, look.Line(nil, []fyne.CanvasObject{look.Wide(140, 34, add)}))
+	} else {
+		list = append(list, v.form.root)
+	}
 	if v.said != nil {
 		list = append(list, v.said)
 	}

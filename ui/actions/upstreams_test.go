@@ -2,6 +2,7 @@ package actions_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,10 @@ import (
 )
 
 type gateway struct {
-	asked []string
-	tools []api.UpstreamTool
+	asked   []string
+	tools   []api.UpstreamTool
+	refused error
+	problem string
 }
 
 func (g *gateway) Upstreams(context.Context) ([]api.Upstream, error) {
@@ -49,6 +52,11 @@ func (g *gateway) AcceptUpstreamTool(_ context.Context, name string, in api.Upst
 func (g *gateway) RemoveUpstream(_ context.Context, name string) error {
 	g.asked = append(g.asked, "remove "+name)
 	return nil
+}
+
+func (g *gateway) AddUpstream(_ context.Context, in api.UpstreamRequest) (api.Upstream, error) {
+	g.asked = append(g.asked, fmt.Sprintf("add %+q", in))
+	return api.Upstream{Name: in.Name, Problem: g.problem}, g.refused
 }
 
 func servers(t *testing.T, v fyne.ThemeVariant) (*actions.UpstreamsView, *gateway, fyne.Window) {
@@ -116,6 +124,81 @@ func TestAToolIsAcceptedAsItWasShownAndForWhatThePersonSaysOfIt(t *testing.T) {
 	if !slices.Equal(g.asked, want) {
 		t.Errorf("asked %q", g.asked)
 	}
+}
+
+// fill types into the fields of a new server, which stand in this order: name, address, command, folder, variables, credentials.
+func fill(t *testing.T, v *actions.UpstreamsView, texts ...string) {
+	t.Helper()
+	fields := looktest.Entries(v)
+	if len(fields) != 6 {
+		t.Fatalf("there are %d fields", len(fields))
+	}
+	for i, text := range texts {
+		fields[i].SetText(text)
+	}
+}
+
+func TestAServerIsAddedByItsAddressOrByACommandWithAnArgumentInEachLine(t *testing.T) {
+	for want, texts := range map[string][]string{
+		`add {"tracker" [] "" [] "https://tracker.example/mcp" ["tracker"]}`:                                                 {" tracker ", "https://tracker.example/mcp", "", "", "", "tracker"},
+		`add {"files" ["/usr/bin/mcp-files" "--root" "/srv/my files"] "/srv" ["LANG=C" "A=b c"] "" ["files-token" "other"]}`: {"files", "", "/usr/bin/mcp-files\n--root\n/srv/my files\n", "/srv", "LANG=C\n\nA=b c", "files-token, other"},
+	} {
+		v, g, _ := servers(t, theme.VariantLight)
+		press(t, v, "Add a server…", 0)
+		fill(t, v, texts...)
+		press(t, v, "Add", 0)
+		if !slices.Equal(g.asked, []string{want}) {
+			t.Errorf("asked %v, want %s", g.asked, want)
+		}
+		if shown := strings.Join(looktest.Texts(v), "\n"); !strings.Contains(shown, "is added. None of its tools is in force") || len(looktest.Entries(v)) > 0 {
+			t.Errorf("it says %s", shown)
+		}
+	}
+}
+
+func TestAServerThatIsNotWhollyNamedIsNotSentToTheDaemon(t *testing.T) {
+	for says, texts := range map[string][]string{
+		"Give it a name.":                        {"", "https://tracker.example/mcp"},
+		"Write an address or a command":          {"tracker"},
+		"an address or a command, and not both.": {"tracker", "https://tracker.example/mcp", "/usr/bin/mcp"},
+		"is no address":                          {"tracker", "tracker.example"},
+		"mcp-files is not a whole path":          {"files", "", "mcp-files"},
+	} {
+		v, g, _ := servers(t, theme.VariantLight)
+		press(t, v, "Add a server…", 0)
+		fill(t, v, texts...)
+		press(t, v, "Add", 0)
+		if shown := strings.Join(looktest.Texts(v), "\n"); len(g.asked) > 0 || !strings.Contains(shown, says) {
+			t.Errorf("%q: asked %v, and it says %s", texts, g.asked, shown)
+		}
+		if looktest.Entries(v)[0].Text != texts[0] {
+			t.Errorf("%q: what was typed is gone", texts)
+		}
+	}
+}
+
+func TestWhatTheDaemonSaysOfANewServerIsShown(t *testing.T) {
+	v, g, w := servers(t, theme.VariantLight)
+	g.refused = api.Errorf(api.CodeExists, "there is an upstream files already")
+	press(t, v, "Add a server…", 0)
+	fill(t, v, "files", "", "/usr/bin/mcp-files")
+	press(t, v, "Add", 0)
+	looktest.Markup(t, w, "add-server-refused")
+	if shown := strings.Join(looktest.Texts(v), "\n"); !strings.Contains(shown, "there is an upstream files already") || looktest.Entries(v)[0].Text != "files" {
+		t.Errorf("it says %s", shown)
+	}
+	g.refused, g.problem = nil, "the program ended with exit status 1"
+	press(t, v, "Add", 0)
+	if shown := strings.Join(looktest.Texts(v), "\n"); !strings.Contains(shown, "files is added, and cannot be used yet.") || !strings.Contains(shown, "exit status 1") {
+		t.Errorf("it says %s", shown)
+	}
+}
+
+func TestPictureOfANewServer(t *testing.T) {
+	v, _, _ := servers(t, theme.VariantDark)
+	press(t, v, "Add a server…", 0)
+	fill(t, v, "files", "", "/usr/bin/mcp-files\n--root\n/srv/my files")
+	looktest.Picture(t, v, 900, 760, 1, "add-server-dark")
 }
 
 func TestAServerIsRemovedOnlyByASecondPress(t *testing.T) {
