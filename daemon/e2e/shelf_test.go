@@ -140,6 +140,19 @@ func TestResourcesAndPromptsOfAnUpstreamAreReadUnderTheSameRulesAsTools(t *testi
 	}
 }
 
+func TestAPromptThatChangesWhileThePersonReadsItIsNotOpened(t *testing.T) {
+	s := newStand(t, option{})
+	node(t, "shelf-server.mjs")
+	s.spctl("upstream", "add", "shelf", "--dir", absolute(t, nodeDir), "--", "node", "shelf-server.mjs", s.write("description", "@"), s.write("ledger", ""))
+	out, errs, status := run(t, s.command("upstream", "share", "shelf", "--prompts", "--resources"))
+	if status == 0 || !strings.Contains(errs, "is not the one that was shown") {
+		t.Errorf("exit status %d\n%s%s", status, out, errs)
+	}
+	if out := s.spctl("upstream", "list", "--json"); !strings.Contains(out, `"resources":false,"prompts":0`) {
+		t.Errorf("something was opened all the same: %s", out)
+	}
+}
+
 // holds says whether a JSON text has these members side by side, in whatever order they came.
 func holds(text, members string) bool {
 	for part := range strings.SplitSeq(members, ",") {
