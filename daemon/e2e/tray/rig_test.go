@@ -507,7 +507,7 @@ func (r *rig) effects(service string) (n int) {
 		r.t.Fatal(err)
 	}
 	for _, e := range all {
-		if e.Kind == ledger.Effect && strings.Contains(string(e.Body), `"`+service+`"`) {
+		if e.Kind == ledger.Effect && strings.Contains(string(e.Body), `"`+service) {
 			n++
 		}
 	}
