@@ -43,6 +43,7 @@ type httpState struct {
 
 	mu     sync.Mutex
 	conns  map[net.Conn]*httpConn // owner: mu
+	open   map[string]int         // owner: mu; connections of a run
 	made   map[string][]string    // owner: mu; the sessions of a run, up to 2025-11-25, oldest first
 	calls  map[string]*exchange   // owner: mu; by session and id, 2025 only: 2026 knows no cancellation but the disconnect
 	done   [256]*exchange         // owner: mu; ring of answered ones
@@ -59,12 +60,16 @@ type httpConn struct {
 	identity *peer.Identity
 	err      error
 	release  func()
+	counted  bool // among its run's
 }
+
+// errTooMany is told to a process that has as many connections as one may have: those of others must find a place.
+var errTooMany = errors.New("this process has too many connections: close some, or use one for several requests")
 
 type httpConnKey struct{}
 
 func (h *httpState) init(s *Server) {
-	h.made = make(map[string][]string)
+	h.open, h.made = make(map[string]int), make(map[string][]string)
 	h.conns, h.calls = make(map[net.Conn]*httpConn), make(map[string]*exchange)
 	get := func(*http.Request) *mcp.Server { return s.sdk }
 	limit := int64(s.cfg.MaxMessage)
@@ -107,8 +112,30 @@ func (s *Server) ConnState(nc net.Conn, state http.ConnState) {
 		return
 	}
 	hc.once.Do(func() { hc.err = net.ErrClosed })
+	if hc.counted {
+		s.http.vacate(hc.identity.Run)
+	}
 	if hc.release != nil {
 		hc.release()
+	}
+}
+
+// place counts a connection among its run's, if one more may be.
+func (h *httpState) place(run string, most int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open[run] >= most {
+		return false
+	}
+	h.open[run]++
+	return true
+}
+
+func (h *httpState) vacate(run string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open[run]--; h.open[run] == 0 {
+		delete(h.open, run)
 	}
 }
 
@@ -119,9 +146,14 @@ func (hc *httpConn) identify(s *Server) (*peer.Identity, error) {
 		if hc.err = errors.Join(lerr, rerr); hc.err != nil {
 			return
 		}
-		if hc.identity, hc.err = s.cfg.IdentifyTCP(local, remote); hc.err == nil {
-			hc.release = s.cfg.Engine.Connected(hc.identity)
+		if hc.identity, hc.err = s.cfg.IdentifyTCP(local, remote); hc.err != nil {
+			return
 		}
+		if hc.counted = s.http.place(hc.identity.Run, s.cfg.MaxHTTP); !hc.counted {
+			hc.err = errTooMany
+			return
+		}
+		hc.release = s.cfg.Engine.Connected(hc.identity)
 	})
 	return hc.identity, hc.err
 }
@@ -148,6 +180,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		// Whoever has nothing to say here must not hold a descriptor of ours: on loopback any user can connect.
 		hangUp(w)
 		s.cfg.Logger.Warn("refusing an HTTP connection", "remote", hc.nc.RemoteAddr().String(), "error", err)
+		if errors.Is(err, errTooMany) {
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+			return
+		}
 		http.Error(w, "the process behind this connection cannot be told; it must run on this machine as the same user", http.StatusForbidden)
 		return
 	}

@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -423,6 +424,46 @@ func TestTheSessionsOfOneRunAreBounded(t *testing.T) {
 	}
 	if status := ping("run_other", other); status != http.StatusOK {
 		t.Errorf("another run's session: status %d", status)
+	}
+}
+
+func TestTheConnectionsOfOneRunAreBoundedAndOthersFindAPlace(t *testing.T) {
+	run := make(chan string, 1)
+	url, _ := serveHTTP(t, enginetest.New(t), func() string { return <-run }, func(c *mcpserver.Config) { c.MaxHTTP = 2 })
+	ask := func(of string) (nc net.Conn, status int) {
+		t.Helper()
+		run <- of
+		nc = rawHTTP(t, url, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(initialize), initialize))
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc, resp.StatusCode
+	}
+	first, status := ask("run_many")
+	if _, second := ask("run_many"); status != 200 || second != 200 {
+		t.Fatalf("status %d, %d", status, second)
+	}
+	third, status := ask("run_many")
+	if status != http.StatusTooManyRequests {
+		t.Errorf("one too many: status %d", status)
+	}
+	if _, err := io.Copy(io.Discard, third); err != nil {
+		t.Errorf("the connection of one too many stays: %v", err)
+	}
+	if _, status := ask("run_other"); status != 200 {
+		t.Errorf("another run: status %d", status)
+	}
+	first.Close()
+	for until := time.Now().Add(time.Minute); ; {
+		nc, status := ask("run_many")
+		if status == 200 {
+			break
+		}
+		nc.Close()
+		if time.Now().After(until) {
+			t.Fatal("a place is not given back")
+		}
 	}
 }
 

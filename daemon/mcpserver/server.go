@@ -38,6 +38,7 @@ type Config struct {
 	Instructions string        // optional; told to clients
 	MaxMessage   int           // optional, bytes of one message; 4 MiB by default
 	BodyTimeout  time.Duration // optional, for the body of one HTTP request to come; 30 seconds by default
+	MaxHTTP      int           // optional, HTTP connections of one run; 256 by default
 	MaxCalls     int           // optional, calls in flight per connection; 256 by default. The engine bounds them per run.
 }
 
@@ -86,6 +87,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.BodyTimeout == 0 {
 		cfg.BodyTimeout = 30 * time.Second
+	}
+	if cfg.MaxHTTP == 0 {
+		cfg.MaxHTTP = 256
 	}
 	if cfg.MaxCalls == 0 {
 		cfg.MaxCalls = 256
