@@ -127,6 +127,9 @@ func callOverHTTP[P interface {
 	if failed == nil {
 		result, err = appendResult(nil, answer, serverInfo)
 	}
+	if err != nil && asking.Err() != nil { // whoever hung up has no answer coming
+		return nil, &jsonrpc.Error{Code: envelope.InternalError, Message: "the caller is gone"}
+	}
 	if err != nil {
 		s.cfg.Logger.Error("framing an answer", "execution", a.ExecutionID, "error", err)
 		return nil, &jsonrpc.Error{Code: envelope.InternalError, Message: "the answer could not be written; what was done is recorded: ask execution_status for " + a.ExecutionID}

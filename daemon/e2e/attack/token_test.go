@@ -16,7 +16,10 @@ import (
 	"time"
 )
 
-func init() { roles["web"] = actOverHTTP }
+func init() {
+	roles["web"] = actOverHTTP
+	roles["webflood"] = floodOverHTTP
+}
 
 // actOverHTTP is an agent over HTTP: it sends each line of its standard input as one message, with whatever token the file holds that it is given, and prints status and body.
 func actOverHTTP(args []string) error {
@@ -54,6 +57,44 @@ func actOverHTTP(args []string) error {
 		}
 		fmt.Printf("%d %s %s\n", resp.StatusCode, resp.Header.Get("Www-Authenticate"), strings.Join(strings.Fields(string(body)), " "))
 	}
+	return nil
+}
+
+// floodOverHTTP makes as many calls as it can, each on a connection of its own that it then holds, and counts what becomes of them. Its arguments are the URL and the file with the token.
+func floodOverHTTP(args []string) error {
+	token, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	at := strings.TrimSuffix(strings.TrimPrefix(args[0], "http://"), "/mcp")
+	const calls, places = 1500, 256
+	refused := make(chan error)
+	for i := range calls {
+		nc, err := net.Dial("tcp", at)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"pay","arguments":{"order":"web-%d"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, i, i)
+		_, _ = fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: pay\r\n"+
+			"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", strings.TrimSpace(string(token)), len(body), body)
+		go func() {
+			resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+			_ = nc.Close()
+			if err == nil && resp.StatusCode != http.StatusTooManyRequests { // otherwise it was closed: there were too many of everybody's
+				refused <- fmt.Errorf("call %d got %s", i, resp.Status)
+				return
+			}
+			refused <- nil
+		}()
+	}
+	for range calls - places {
+		if err := <-refused; err != nil {
+			return err
+		}
+	}
+	fmt.Println("refused", calls-places)
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	return nil
 }
 
@@ -308,4 +349,20 @@ func TestATokenOutlivesALockAndOpensNothing(t *testing.T) {
 		t.Errorf("without a token: %s", got)
 	}
 	s.wantActed(0)
+}
+
+func TestAFloodOverHTTPIsItsOwnAffair(t *testing.T) {
+	s := begin(t)
+	s.listening()
+	token := filepath.Join(s.dir, "its.token")
+	s.spctl("connect", "its", "--http", "--token-file", token)
+	s.plays("webflood "+s.status().MCPURL+" "+token, "refused 1244")
+	if st := s.status(); st.Pending == 0 || st.Pending > 256 {
+		t.Errorf("%d cards wait", st.Pending)
+	}
+	if got := s.webAgent(token).says(webHello); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("another client gets %s", got)
+	}
+	s.works("of another")
+	s.wantActed(1)
 }
