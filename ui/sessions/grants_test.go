@@ -26,8 +26,8 @@ func standing() *daemon {
 	return &daemon{
 		grants: []api.Grant{one, two},
 		list: []api.Session{
-			{Run: "run_1", Actor: "deb:assistant", By: "operator", At: looktest.Now.Add(-time.Minute), Agent: agent, Assurance: "installed by the system and not writable by you", Scope: "action", Tool: "deploy_release", Until: one.Until, Grant: one.Grant},
-			{Run: "run_1", Actor: "deb:assistant", By: "operator", At: looktest.Now.Add(-2 * time.Minute), Agent: agent, Assurance: "installed by the system and not writable by you", Scope: "arguments", Tool: "rotate_key", Until: one.Until, Grant: two.Grant},
+			{Run: "run_1", Actor: "deb:assistant", By: "operator", At: looktest.Now.Add(-time.Minute), Agent: agent, Assurance: "installed by the system and not writable by you", Level: api.AssuranceSystem, Scope: "action", Tool: "deploy_release", Until: one.Until, Grant: one.Grant},
+			{Run: "run_1", Actor: "deb:assistant", By: "operator", At: looktest.Now.Add(-2 * time.Minute), Agent: agent, Assurance: "installed by the system and not writable by you", Level: api.AssuranceSystem, Scope: "arguments", Tool: "rotate_key", Until: one.Until, Grant: two.Grant},
 		},
 	}
 }
