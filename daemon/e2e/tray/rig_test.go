@@ -356,6 +356,8 @@ func (r *rig) shot(name string) {
 		}
 		name += "-dark"
 	}
+	// Buttons that have just come into sight take no answer, and look so.
+	_ = r.command("xdotool", "sleep", "1").Run()
 	var before []byte
 	for range 40 {
 		out, err := r.command("import", "-window", "root", "-crop", "1040x720+0+0", "+repage", "png:-").Output()
