@@ -62,10 +62,10 @@ func (s *Server) exchangeHTTP(w http.ResponseWriter, r *http.Request, m *envelop
 	if !worth || out.failed || flushErr != nil || r.Context().Err() != nil {
 		return
 	}
-	leave := s.http.enter()
+	leave, acknowledged := s.http.enter(), hc.acknowledgement()
 	go func() {
 		defer leave()
-		if hc.acknowledged() {
+		if acknowledged() {
 			ex.take()
 		}
 	}()

@@ -370,32 +370,26 @@ func loopbackHost(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// acknowledged waits until the peer's kernel has everything that was written.
-func (hc *httpConn) acknowledged() bool {
+// acknowledgement returns what waits until the peer's kernel has everything that was written so far, and says whether it does. It holds the connection until then: a client may end it as soon as it has read
+// its answer, and the server closes its side as soon as it sees that.
+func (hc *httpConn) acknowledgement() func() bool {
 	sc, ok := hc.nc.(syscall.Conn)
 	if !ok {
-		return false
+		return func() bool { return false }
 	}
-	raw, err := sc.SyscallConn()
+	held, err := drain.Hold(sc)
 	if err != nil {
+		return func() bool { return false }
+	}
+	return func() bool {
+		defer func() { _ = held.Close() }()
+		wait := 100 * time.Microsecond
+		for until := time.Now().Add(ackTimeout); time.Now().Before(until); wait = min(2*wait, 20*time.Millisecond) {
+			if has, err := held.Acknowledged(); has || err != nil {
+				return has
+			}
+			time.Sleep(wait)
+		}
 		return false
 	}
-	wait := 100 * time.Microsecond
-	for until := time.Now().Add(ackTimeout); time.Now().Before(until); wait = min(2*wait, 20*time.Millisecond) {
-		var standing bool
-		queued := -1
-		if err := raw.Control(func(fd uintptr) {
-			if n, err := drain.Queued(int(fd), drain.TCP); err == nil {
-				queued = n
-			}
-			standing = drain.Standing(int(fd))
-		}); err != nil || !standing || queued < 0 {
-			return false
-		}
-		if queued == 0 {
-			return true
-		}
-		time.Sleep(wait)
-	}
-	return false
 }

@@ -1,7 +1,9 @@
 package drain
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,6 +44,41 @@ func Standing(fd int) bool {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	const established, closeWait = 1, 8 // net/tcp_states.h
 	return err == nil && (info.State == established || info.State == closeWait)
+}
+
+// Held is a descriptor of its own for a TCP connection. Whoever serves the connection may close it before its peer's acknowledgement is seen: with it would go what tells of that.
+type Held struct{ fd int }
+
+// Hold duplicates the descriptor of a connection. The connection ends when the last descriptor is closed, so it is not to be held for long.
+func Hold(nc syscall.Conn) (*Held, error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("holding a connection: %w", err)
+	}
+	h := &Held{fd: -1}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { h.fd, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, fmt.Errorf("holding a connection: %w", err)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("holding a connection: %w", failed)
+	}
+	return h, nil
+}
+
+// Close lets the connection go.
+func (h *Held) Close() error { return unix.Close(h.fd) }
+
+// Acknowledged says whether the peer's kernel has everything that was written; with an error it never will, or nobody can tell.
+func (h *Held) Acknowledged() (bool, error) {
+	queued, err := Queued(h.fd, TCP)
+	if err != nil {
+		return false, err
+	}
+	if !Standing(h.fd) {
+		return false, errors.New("the connection does not stand any more")
+	}
+	return queued == 0, nil
 }
 
 // HungUp says that the other side of a socket is closed in both directions, as opposed to having only ended its own sending, and whether it was reset: a unix socket is, when it
