@@ -70,3 +70,19 @@ func TestEveryReasonOfACardHasAPlaceForItsCode(t *testing.T) {
 		t.Errorf("got %+v", got.WhySaid)
 	}
 }
+
+// Only the target can establish that it did nothing; a person's verdict is called one.
+func TestWhatDidNotHappenIsSaidByWhoseWord(t *testing.T) {
+	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	for source, want := range map[execution.Source]string{
+		execution.FromQuery:    "sent, and it is established that the target did nothing",
+		execution.FromMarker:   "sent, and it is established that the target did nothing",
+		execution.FromOperator: "sent, and the target did nothing, by the word of the operator",
+	} {
+		x := controltest.Unknown(1, at)
+		x.State, x.Source = execution.NotDone, source
+		if got := control.Record(x).Summary; got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}

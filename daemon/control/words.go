@@ -90,6 +90,9 @@ func summary(x execution.Execution) string {
 	case execution.NotSent:
 		return "the target could not be reached; nothing was sent"
 	case execution.NotDone:
+		if x.Source == execution.FromOperator {
+			return "sent, and the target did nothing, by the word of the operator"
+		}
 		return "sent, and it is established that the target did nothing"
 	}
 	return string(x.State)
