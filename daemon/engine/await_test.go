@@ -140,7 +140,7 @@ func TestARestartGoesOnAskingWhereTheTargetSaid(t *testing.T) {
 	r.target.answer, r.target.status = takes(job, 10*time.Minute), always(202, "")
 	got := r.call(background, a, "deploy", `{"order":"7"}`)
 	r.halt()
-	close(hold)
+	defer close(hold) // not before: the clock would go on by it
 	asked := r.target.questions()
 	r.hold = make(chan struct{})
 	r.start()
