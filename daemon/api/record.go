@@ -319,6 +319,8 @@ type Grant struct {
 type Verdict struct {
 	Done bool   `json:"done"`
 	Note string `json:"note,omitempty"`
+	// Against is what the target said when it was asked last, where the verdict is to stand against that (see Record.Contradicts). One that goes against something else is refused: the target was asked since.
+	Against string `json:"against,omitempty"`
 }
 
 // Awaits says that the target took the call, is not done, and is asked until it is.

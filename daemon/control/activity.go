@@ -233,7 +233,7 @@ func (s *Server) settle(r request) (any, error) {
 	if x.State != execution.Unknown && !x.Awaits() {
 		return nil, api.Errorf(api.CodeConflict, "%s is %s; only an unknown outcome takes a verdict", x.ID, x.State).WithHint("spctl activity show %s", x.ID)
 	}
-	if err := s.cfg.Verdicts.Settle(r.Context(), x.ID, in.Done, in.Note, r.by); err != nil {
+	if err := s.cfg.Verdicts.Settle(r.Context(), x.ID, in, r.by); err != nil {
 		return nil, err
 	}
 	if x, err = s.find(x.ID); err != nil {

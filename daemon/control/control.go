@@ -91,7 +91,7 @@ type Activity interface {
 type Verdicts interface {
 	// Check asks the target by the contract's status query or marker. The Record of what it returns is left to the caller.
 	Check(ctx context.Context, id, by string) (api.Checked, error)
-	Settle(ctx context.Context, id string, done bool, note, by string) error
+	Settle(ctx context.Context, id string, in api.Verdict, by string) error
 }
 
 // Sessions holds the person's authorizations of runs. All methods are safe for concurrent use.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,7 +248,7 @@ func TestAnAnswerThatWasLostCannotBeAskedBy(t *testing.T) {
 	if _, _, err := r.Check(background, got.ExecutionID, "operator"); err == nil || !strings.Contains(err.Error(), "needs the target's own answer to the call, which was lost") {
 		t.Error(err)
 	}
-	if x, err := r.Settle(background, got.ExecutionID, false, "", "operator"); err != nil || x.State != execution.NotDone {
+	if x, err := r.Settle(background, got.ExecutionID, engine.Verdict{Done: false}, "operator"); err != nil || x.State != execution.NotDone {
 		t.Errorf("%s, %v", x.State, err)
 	}
 }
@@ -278,7 +279,17 @@ func TestTheOperatorCanEndTheWaiting(t *testing.T) {
 		if found.Finding != execution.FoundRunning || found.Believed || !x.Awaits() || x.LastCheck().By != "operator" {
 			t.Errorf("%+v, %s, %v", found, x.State, err)
 		}
-		x, err = r.Settle(background, id, done, "I looked", "operator")
+		word := engine.Verdict{Done: done, Note: "I looked"}
+		if !done { // against the target's own word it stands only where the operator knows of that
+			for _, against := range []execution.Finding{"", execution.FoundDone} {
+				word.Against = against
+				if x, err := r.Settle(background, id, word, "operator"); !errors.Is(err, engine.ErrContradicted) || !x.Awaits() {
+					t.Fatalf("a verdict against %q: %s, %v", against, x.State, err)
+				}
+			}
+			word.Against = execution.FoundRunning
+		}
+		x, err = r.Settle(background, id, word, "operator")
 		want := execution.NotDone
 		if done {
 			want = execution.NotDelivered

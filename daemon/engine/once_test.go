@@ -12,6 +12,7 @@ import (
 	"singlepass.dev/daemon/api"
 	"singlepass.dev/daemon/call"
 	"singlepass.dev/daemon/channel"
+	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/execution"
 )
 
@@ -193,7 +194,7 @@ func TestTheOperatorsVerdictDoneIsTheResult(t *testing.T) {
 	r.trust(a)
 	r.target.answer = lost
 	id := r.call(background, a, "pay", `{"order":"7"}`).ExecutionID
-	if _, err := r.Settle(background, id, true, "seen in the bank's list", "operator"); err != nil {
+	if _, err := r.Settle(background, id, engine.Verdict{Done: true, Note: "seen in the bank's list"}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	got := r.call(background, a, "pay", `{"order":"7"}`)
@@ -201,7 +202,7 @@ func TestTheOperatorsVerdictDoneIsTheResult(t *testing.T) {
 	if !got.Recorded || got.State != execution.NotDelivered || !bytes.Contains(got.Result, []byte("operator established")) {
 		t.Errorf("got %s: %s", got.State, got.Result)
 	}
-	if _, err := r.Settle(background, id, false, "", "operator"); err == nil {
+	if _, err := r.Settle(background, id, engine.Verdict{Done: false}, "operator"); err == nil {
 		t.Error("a verdict was taken twice")
 	}
 }
@@ -212,7 +213,7 @@ func TestTheOperatorsVerdictNotDoneAllowsANewExecutionAndSendsNothingByItself(t 
 	r.trust(a)
 	r.target.answer = lost
 	id := r.call(background, a, "pay", `{"order":"7"}`).ExecutionID
-	if x, err := r.Settle(background, id, false, "", "operator"); err != nil || x.State != execution.NotDone {
+	if x, err := r.Settle(background, id, engine.Verdict{Done: false}, "operator"); err != nil || x.State != execution.NotDone {
 		t.Fatalf("%s, %v", x.State, err)
 	}
 	if r.target.effects() != 1 {

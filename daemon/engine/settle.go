@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"singlepass.dev/daemon/execution"
@@ -18,8 +19,19 @@ func contradicts(f execution.Finding, done bool) bool {
 	return false
 }
 
+// Verdict is the operator's word on an outcome that nobody knows.
+type Verdict struct {
+	Done    bool
+	Note    string
+	Against execution.Finding // optional: what the target said when it was asked last, and the verdict is to stand against
+}
+
+// ErrContradicted is wrapped where the target was asked and said something else, and the verdict does not say that it is to stand against that: the operator may not have seen it.
+var ErrContradicted = errors.New("the target said otherwise when it was asked")
+
 // Settle is the operator's verdict on an unknown outcome: done, or not done. The evidence that was shown goes into the journal with it.
-func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string) (execution.Execution, error) {
+func (e *Engine) Settle(_ context.Context, id string, word Verdict, by string) (execution.Execution, error) {
+	done := word.Done
 	e.mu.Lock()
 	x, ok, err := e.byIDLocked(id)
 	if err != nil || !ok {
@@ -40,10 +52,16 @@ func (e *Engine) Settle(_ context.Context, id string, done bool, note, by string
 	if c := x.LastCheck(); c.Finding != "" {
 		evidence += fmt.Sprintf("; the target was last asked %s (%s): %s, %s", c.At.UTC().Format("2006-01-02T15:04:05Z"), c.By, c.Finding, c.Reason)
 		if contradicts(c.Finding, done) {
+			if word.Against != c.Finding {
+				x = l.x
+				e.retireLocked(l)
+				e.mu.Unlock()
+				return x, fmt.Errorf("settling %s: %w (%s, %s): look at its record again, and say so if your word is to stand against that", id, ErrContradicted, c.Finding, c.Reason)
+			}
 			evidence += "; the verdict goes against that"
 		}
 	}
-	ev := execution.Event{ID: id, By: by, Source: execution.FromOperator, Evidence: evidence, Reason: note}
+	ev := execution.Event{ID: id, By: by, Source: execution.FromOperator, Evidence: evidence, Reason: word.Note}
 	c := change{ev: ev}
 	if done {
 		c.ev.Kind, c.ev.Outcome, c.ev.Result = execution.KindObserved, execution.Success, "result_"+id[len("act_"):]

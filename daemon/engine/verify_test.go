@@ -318,7 +318,7 @@ func TestAVerdictThatComesWhileTheTargetIsAskedStands(t *testing.T) {
 		call := r.begin(background, a, "order", `{"order":"7"}`)
 		<-asked
 		id := r.target.asked[0].ExecutionID
-		x, err := r.Settle(background, id, done, "", "operator")
+		x, err := r.Settle(background, id, engine.Verdict{Done: done}, "operator")
 		if err != nil {
 			t.Fatal(err)
 		}

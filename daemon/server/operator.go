@@ -33,7 +33,7 @@ func translate(err error) (*api.Error, bool) {
 		return api.Errorf(api.CodeMissing, "%v", err), true
 	case errors.Is(err, engine.ErrNoRun), errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrNoGrant):
 		return api.Errorf(api.CodeMissing, "%v", err), true
-	case errors.Is(err, engine.ErrSettled), errors.Is(err, approval.ErrExpired):
+	case errors.Is(err, engine.ErrSettled), errors.Is(err, engine.ErrContradicted), errors.Is(err, approval.ErrExpired):
 		return api.Errorf(api.CodeConflict, "%v", err), true
 	case errors.Is(err, engine.ErrAnswer):
 		return api.Errorf(api.CodeUsage, "%v", err), true
@@ -388,9 +388,9 @@ func (o *operatorSide) Check(ctx context.Context, id, by string) (api.Checked, e
 }
 
 // Settle takes the operator's verdict.
-func (o *operatorSide) Settle(ctx context.Context, id string, done bool, note, by string) error {
+func (o *operatorSide) Settle(ctx context.Context, id string, in api.Verdict, by string) error {
 	o.s.touch()
-	_, err := o.s.engine.Settle(ctx, id, done, note, by)
+	_, err := o.s.engine.Settle(ctx, id, engine.Verdict{Done: in.Done, Note: in.Note, Against: execution.Finding(in.Against)}, by)
 	return err
 }
 

@@ -261,6 +261,7 @@ func (v *View) back() {
 
 func (v *View) write() {
 	id, in := v.record.ExecutionID, v.word
+	in.Against = v.contra
 	v.work(func(ctx context.Context) (func(), error) {
 		r, err := v.cfg.Daemon.Settle(ctx, id, in)
 		return func() {

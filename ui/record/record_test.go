@@ -43,6 +43,9 @@ func (d *daemon) Settle(_ context.Context, id string, in api.Verdict) (api.Recor
 	if in.Done {
 		word = "done"
 	}
+	if in.Against != "" {
+		word += " against " + in.Against
+	}
 	d.asked = append(d.asked, "settle "+id+" "+word+": "+in.Note)
 	return d.settled, d.err
 }
@@ -242,7 +245,7 @@ func TestAWordAgainstTheTargetsTakesAConfirmationOfItsOwn(t *testing.T) {
 		}
 		g.arm()
 		g.tap(t, "Let my word stand against it")
-		if want := []string{"settle " + looktest.Record("unknown", 1).ExecutionID + " " + c.written + ": seen there"}; !slices.Equal(g.daemon.asked, want) {
+		if want := []string{"settle " + looktest.Record("unknown", 1).ExecutionID + " " + c.written + " against " + c.finding + ": seen there"}; !slices.Equal(g.daemon.asked, want) {
 			t.Errorf("%s: asked %v", c.finding, g.daemon.asked)
 		}
 	}

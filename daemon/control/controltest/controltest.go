@@ -422,15 +422,15 @@ func (d *Daemon) Check(_ context.Context, id, by string) (api.Checked, error) {
 }
 
 // Settle implements control.Verdicts.
-func (d *Daemon) Settle(_ context.Context, id string, done bool, note, by string) error {
+func (d *Daemon) Settle(_ context.Context, id string, in api.Verdict, by string) error {
 	x, _, err := d.Execution(id)
 	if err != nil {
 		return err
 	}
-	event := execution.Event{Kind: execution.KindNotDone, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Reason: note}
-	if done {
+	event := execution.Event{Kind: execution.KindNotDone, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Reason: in.Note}
+	if in.Done {
 		event = execution.Event{
-			Kind: execution.KindObserved, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Outcome: execution.Success, Reason: note,
+			Kind: execution.KindObserved, ID: id, At: d.now(), By: by, Source: execution.FromOperator, Outcome: execution.Success, Reason: in.Note,
 			Attempt: x.LastAttempt().Number, Result: "res_1",
 		}
 	}

@@ -326,7 +326,7 @@ func (a *app) settle(c *cobra.Command, id string, done, overrule bool, note stri
 	if against := before.Contradicts(done); against != "" && !overrule {
 		return usage("the target said otherwise when it was asked: %s", foundText(against)).WithHint("spctl check %s asks it again; with --overrule your word stands against it", id)
 	}
-	r, err := o.Settle(c.Context(), id, api.Verdict{Done: done, Note: note})
+	r, err := o.Settle(c.Context(), id, api.Verdict{Done: done, Note: note, Against: before.Contradicts(done)})
 	if err != nil {
 		return err
 	}
