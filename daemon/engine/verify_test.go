@@ -226,10 +226,19 @@ func TestAfterARestartARetryIsSentOnceMoreAsTheSameExecution(t *testing.T) {
 	r.trust(a)
 	r.target.answer, r.target.status = lost, always(503, "")
 	id := r.call(background, a, "order", `{"order":"7"}`).ExecutionID
-	r.restart()
+	r.halt()
+	called := make(chan struct{})
+	r.target.answer = nil
+	r.target.status = func(_ int, q channel.Query) channel.Finding {
+		<-called // or what is found at unlock settles it before anybody waits
+		return answered(q, 404, "")
+	}
+	r.start()
 	r.trust(a)
-	r.target.answer, r.target.status = nil, always(404, "")
-	got := r.call(background, a, "order", `{"order":"7"}`)
+	call := r.begin(background, a, "order", `{"order":"7"}`)
+	r.untilTrue(func() bool { x, _, _ := r.Execution(id); return len(x.Callers) == 2 })
+	close(called)
+	got := <-call
 	r.want(got, "", 1)
 	if got.ExecutionID != id || r.target.ledger[0].ExecutionID != id || r.target.ledger[0].Attempt != 2 {
 		t.Errorf("the retry of %s became %s", id, got.ExecutionID)
