@@ -242,11 +242,13 @@ func TestKilledAtEveryBoundaryTheEffectStaysOne(t *testing.T) {
 			if len(moments) < 5 {
 				t.Fatalf("only %d moments", len(moments))
 			}
+			// Each goes on from here: by the pauses of all before it the time in which a repeat belongs to the original could be over.
+			stopped := r.clock.now()
 			for i, m := range moments {
 				var actedNow atomic.Int32
 				actedNow.Store(int32(m.effects))
 				next := newRig(t, func(n *rig) {
-					n.dir, n.keys, n.clock = m.dir, r.keys, r.clock
+					n.dir, n.keys, n.clock = m.dir, r.keys, &clock{at: stopped}
 					n.target.before = func(q channel.Request) {
 						if q.SideEffect {
 							actedNow.Add(1)
