@@ -286,8 +286,11 @@ func (r *renderer) answerURL(h *HTTP) string {
 	return u
 }
 
-// ambiguousPath finds, at any depth of percent-encoding, what servers read differently: dots, slashes, backslashes and control characters.
-var ambiguousPath = lazily(`(?i)%(25)*(2e|2f|5c|[01][0-9a-f]|7f)`)
+// ambiguousPath finds, at any depth of percent-encoding, what servers read differently: dots, slashes, backslashes and control characters, and UTF-8 that is longer than it has to be, which can be any of them.
+var ambiguousPath = lazily(`(?i)%(25)*(2e|2f|5c|[01][0-9a-f]|7f|c[01]|e0%(25)*[89][0-9a-f]|f0%(25)*8[0-9a-f])`)
+
+// encodedSemicolon finds at any depth of percent-encoding what a proxy may decode and a server behind it then take for the start of a segment's parameters.
+var encodedSemicolon = lazily(`(?i)%(25)*3b`)
 
 // resolveWithin makes a URL of a target's own complete (RFC 9110, section 10.2.2: relative to the request), and says what is wrong with it where it does not lie within a URL of the contract's. The scheme, host and
 // port have to be the same; the path has to be that one or to lie beneath it, in whole segments, whoever reads it.
@@ -332,7 +335,7 @@ func resolveWithin(base, given, within string) (resolved, problem string) {
 }
 
 func dotted(path string) bool {
-	return slices.ContainsFunc(strings.Split(path, "/"), func(segment string) bool {
+	return slices.ContainsFunc(strings.Split(encodedSemicolon().ReplaceAllString(path, ";"), "/"), func(segment string) bool {
 		segment, _, _ = strings.Cut(segment, ";") // Java servers drop parameters before they resolve dots
 		return segment == "." || segment == ".."
 	})

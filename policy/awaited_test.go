@@ -161,7 +161,8 @@ func TestATargetSendsUsNowhereButWhereTheContractSays(t *testing.T) {
 		"https://evil.example/v1/jobs/7", "//evil.example/v1/jobs/7", "https://parcels.example.evil.example/v1/jobs/7", "http://parcels.example/v1/jobs/7", "https://parcels.example:444/v1/jobs/7",
 		"https://user@parcels.example/v1/jobs/7", "https://parcels.example@evil.example/v1/jobs/7", `https://parcels.example\@evil.example/`, "https://parcels.example/v1/jobs/7#x", "ftp://parcels.example/v1/jobs/7",
 		"javascript:alert(1)", "https:parcels.example", "https://parcels.example/v1/jobs/%2e%2e/pay", "https://parcels.example/v1/jobs/..%2fpay", "https://parcels.example/v1/jobs/%252e%252e/x",
-		"https://parcels.example/v1/jobs/..;/x", "https://169.254.169.254/v1/jobs", "https://[::1]/v1/jobs", "https://parcels.example/v1/jobs/ 7", "https://parcels.example/v1/jobs/é", "%",
+		"https://parcels.example/v1/jobs/..;/x", "https://parcels.example/v1/jobs/..%3b/x", "https://parcels.example/v1/jobs/.%253Bx/x", "https://parcels.example/v1/jobs/%c0%ae%C0%AE/x", "https://parcels.example/v1/jobs/..%c0%afx",
+		"https://169.254.169.254/v1/jobs", "https://[::1]/v1/jobs", "https://parcels.example/v1/jobs/ 7", "https://parcels.example/v1/jobs/é", "%",
 		"https://parcels.example/" + strings.Repeat("x", 2048),
 	} {
 		if got, err := ask(anywhere, location); err == nil {

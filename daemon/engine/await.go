@@ -105,8 +105,11 @@ func (e *Engine) awaitLocked(l *live) {
 	if l.inquiry == nil {
 		l.inquiry = &inquiry{}
 	}
-	if a := e.contractLocked(l.x); a != nil && e.mayAskLocked(l) == nil {
-		e.askLaterLocked(l, a.Contract().Replay.Wait, l.x.LastAttempt().AskAfter)
+	switch err := e.mayAskLocked(l); {
+	case errors.Is(err, errContractGone): // while the request was under way
+		e.giveUpLocked(l, execution.Event{By: byDaemon}, err.Error())
+	case err == nil:
+		e.askLaterLocked(l, e.contractLocked(l.x).Contract().Replay.Wait, l.x.LastAttempt().AskAfter)
 	}
 }
 
@@ -140,7 +143,7 @@ func (e *Engine) concludeAwaitedLocked(l *live, wait policy.Wait, f channel.Find
 	ev := execution.Event{ID: l.x.ID, By: q.by, Source: source, Finding: told.Finding, Evidence: bounded(f.Evidence), Reason: bounded(told.Reason)}
 	switch {
 	case e.base.Err() != nil, isLocked(err): // cut short by our own end; asked again when there is somebody to ask
-		e.stopAskingLocked(l)
+		e.askAfterLockLocked(l, wait)
 		return false
 	case err == nil && (f.Word == channel.Done || f.Word == channel.Failed):
 		if e.observedLocked(l, ev, f) {
@@ -162,6 +165,13 @@ func (e *Engine) concludeAwaitedLocked(l *live, wait policy.Wait, f channel.Find
 		e.giveUpLocked(l, ev, fmt.Sprintf("the target took it and did not tell within %s how it ended: %s", wait.GiveUpAfter, ev.Reason))
 	}
 	return false
+}
+
+// askAfterLockLocked has a question that met a locked vault asked again. The unlock does that, but for one that came while the question was under way: it found it asked.
+func (e *Engine) askAfterLockLocked(l *live, wait policy.Wait) {
+	if e.mayAskLocked(l) != nil || !e.askLaterLocked(l, wait, 0) {
+		e.stopAskingLocked(l)
+	}
 }
 
 // giveUpLocked ends the waiting: the target took it, and what became of it is not known.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"singlepass.dev/daemon/engine"
 	"singlepass.dev/daemon/execution"
 	"singlepass.dev/policy"
+	"singlepass.dev/vault"
 )
 
 const awaiting = `  attach_window: 1h
@@ -420,5 +422,39 @@ func TestWhatWasKeptOfAnAnswerIsErasedWithItsResult(t *testing.T) {
 		if b, err := r.records.Payload(got.ExecutionID, kind); err == nil {
 			t.Errorf("of %s there is still %s", kind, b)
 		}
+	}
+}
+
+func TestAContractThatGoesWhileTheTargetTakesTheCallLeavesNobodyWaiting(t *testing.T) {
+	r := newRig(t, withAwaiting())
+	a := newAgent("1")
+	r.trust(a)
+	r.target.status = always(200, doneBody)
+	r.target.answer = func(n int, q channel.Request) channel.Outcome {
+		r.SetActions(r.actions[:len(r.actions)-1], nil)
+		return takes(job, 0)(n, q)
+	}
+	got := r.call(background, a, "deploy", `{"order":"7"}`)
+	x, _, _ := r.Execution(got.ExecutionID)
+	if x.State != execution.Unknown || !strings.Contains(x.Reason, "not in the vault any more") || r.target.questions() != 0 || r.target.effects() != 1 {
+		t.Errorf("%s (%s), %d questions, %d effects", x.State, x.Reason, r.target.questions(), r.target.effects())
+	}
+}
+
+func TestAVaultThatIsUnlockedBeforeTheQuestionComesBackAsksAgain(t *testing.T) {
+	r := newRig(t, withAwaiting())
+	a := newAgent("1")
+	r.trust(a)
+	r.target.answer, r.target.status = takes(job, 0), always(200, doneBody)
+	var once sync.Once
+	r.keys.lockedFor = func() (err error) {
+		if r.target.effects() > 0 { // the question's own use: the vault was locked and unlocked while it was under way
+			once.Do(func() { err = vault.ErrLocked })
+		}
+		return err
+	}
+	got := r.call(background, a, "deploy", `{"order":"7"}`)
+	if r.want(got, "", 1); got.State != execution.NotDelivered {
+		t.Errorf("got %s", got.Result)
 	}
 }

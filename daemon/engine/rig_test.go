@@ -38,6 +38,7 @@ type keys struct {
 	mac, index []byte
 	private    hpke.PrivateKey
 	perUse     atomic.Bool
+	lockedFor  func() error            // optional: fails a use of a credential
 	edit       func(*vault.Credential) // optional: what the operator made of the credential
 	read       func()                  // optional: called after a credential was looked up, before the engine gets it
 
@@ -101,6 +102,9 @@ func (k *keys) CredentialRefused(string, *secret.Bytes) {}
 
 func (k *keys) UseCredential(_ context.Context, name string) (vault.Credential, *secret.Bytes, error) {
 	c, err := k.Credential(name)
+	if err == nil && k.lockedFor != nil {
+		err = k.lockedFor()
+	}
 	return c, secret.New([]byte("canary-not-a-secret-0123")), err
 }
 

@@ -248,9 +248,12 @@ func (e *Engine) conclude(l *live, a *boundAction, attempt int, began time.Time,
 	case last.Awaited():
 		told.Believed = e.concludeAwaitedLocked(l, wait, f, source, &told, err)
 		return
+	case isLocked(err):
+		e.askAfterLockLocked(l, wait)
+		return
 	case err != nil:
 		e.stopAskingLocked(l)
-		if !isLocked(err) && e.base.Err() == nil {
+		if e.base.Err() == nil {
 			e.inconclusiveLocked(l, execution.Event{ID: l.x.ID, By: q.by, Source: source, Finding: told.Finding, Reason: bounded(told.Reason)}, false)
 		}
 		return
